@@ -10,7 +10,7 @@ export interface Derived {
   readonly manifest: Partial<ManifestDocument>;
   /** Additional files to create, by name. */
   readonly files?: Readonly<Record<string, string>>;
-  /** What could not be converted or should be checked, one sentence each. */
+  /** Parts that could not be converted or should be checked, one sentence each. */
   readonly notes: readonly string[];
 }
 

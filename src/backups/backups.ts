@@ -160,7 +160,7 @@ export class Backups {
     return await checkStorage(storage, probe, signal);
   }
 
-  /** As {@link StorageList.remove}; resolves to the policies and jobs that still use it. */
+  /** Like {@link StorageList.remove}; resolves to the policies and jobs that still use it. */
   async removeStorage(name: string, managedBy: string): Promise<StorageUse[]> {
     await this.storages.remove(name, managedBy);
     const { finder, states, jobsWith } = this.#options;
@@ -171,7 +171,7 @@ export class Backups {
     ];
   }
 
-  /** As {@link listArchives}. @throws SvcError `not_found` for an app or a storage that the caller cannot see */
+  /** Like {@link listArchives}. @throws SvcError `not_found` for an app or a storage that the caller cannot see */
   list(request: ListRequest, caller: AppCaller): Promise<ListedArchives> {
     const { storages } = this;
     const options = { storages, catalog: this.#catalog, log: this.#options.log };

@@ -57,7 +57,7 @@ const native = [
   `${nativePackage}/{package.json,index.js,*/koffi.node}`,
 ];
 
-/** What the programs load when they need it. */
+/** Packages that the programs load on demand. */
 const packages = [
   "node_modules/{yauzl,yazl}/{package.json,index.js,LICENSE,fd-slicer.js,crc32.js}",
   "node_modules/buffer-crc32/{package.json,LICENSE,dist/*}",
@@ -100,7 +100,7 @@ const withoutUnused: Plugin = {
   },
 };
 
-/** What every command loads. */
+/** Modules that every command loads. */
 const commonCliModules = ["src/cli/cli.ts", "src/cli/commands/ls.ts"].map((file) => join(root, file));
 
 /**

@@ -8,7 +8,7 @@ import { urlAt } from "./output/web-address.ts";
 
 type Published = Pick<App, "id" | "runtime" | "state" | "ports">;
 
-/** As {@link urlAt}; asks the daemon at which address a container engine publishes the port. */
+/** Like {@link urlAt}; asks the daemon at which address a container engine publishes the port. */
 export async function urlOf(context: CommandContext, app: Published): Promise<string | undefined> {
   const port = webPortOf(app.ports);
   const isContainer = app.runtime === "docker" || app.runtime === "compose";
@@ -26,7 +26,7 @@ export async function whereText(context: CommandContext, app: Published): Promis
   return app.ports.length === 1 ? ` at ${url}` : ` at ${url}, ports ${portsText(app.ports)}`;
 }
 
-/** The name of the daemon's machine: this one is 127.0.0.1. */
+/** The daemon's host for addresses of its apps: 127.0.0.1 for this machine, else the name of the node's machine. */
 export async function machineOf({ host, options }: CommandContext): Promise<string> {
   const node = chooseNode(host, options);
   if (node === undefined) return "127.0.0.1";

@@ -150,7 +150,7 @@ export class CommandContext implements AsyncDisposable {
   }
 
   /**
-   * As {@link invoke}, for a method with one response, returned in REST JSON; also for methods that {@link
+   * Like {@link invoke}, for a method with one response, returned in REST JSON; also for methods that {@link
    * call} does not support.
    */
   async invokeOnce<I extends DescMessage, O extends DescMessage>(
@@ -163,7 +163,7 @@ export class CommandContext implements AsyncDisposable {
   }
 
   /**
-   * As {@link invoke}, for streams that may be silent for hours: ends when nothing reads the output any more,
+   * Like {@link invoke}, for streams that may be silent for hours: ends when nothing reads the output any more,
    * and subscribes again after the daemon was unavailable.
    * @param request returns the request for each subscription
    */
@@ -256,7 +256,7 @@ export class CommandContext implements AsyncDisposable {
     this.host.stderr.write(`${text.replace(/^warning:/, (word) => paint("yellow", word))}\n`);
   }
 
-  /** As {@link note}, for several lines. */
+  /** Like {@link note}, for several lines. */
   noteLines(text: string): void {
     this.host.stderr.write(`${escapeLines(text)}\n`);
   }

@@ -37,7 +37,7 @@ export function jobNotes(installation: Installation): CallNotes {
   };
 }
 
-/** As {@link jobNotes}, if nothing has yet reported that no daemon runs. */
+/** Like {@link jobNotes}, if nothing has yet reported that no daemon runs. */
 export function noDaemonNotes(installation: Installation): CallNotes {
   const none = `no daemon is running, so the command runs in this process; start one: ${daemonCommand(installation)}`;
   return { ...jobNotes(installation), "svc.v1.DaemonService/getStatus": none };

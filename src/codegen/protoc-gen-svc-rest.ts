@@ -148,7 +148,7 @@ function printCalls(f: GeneratedFile, routes: readonly Route[]): void {
     const other = calls.get(method.localName)?.method;
     if (other !== undefined && other !== method)
       throw new Error(`${fullName(method)} and ${fullName(other)} would have the same call name`);
-    // Of several bindings of a method, use the first; for a request with a secret, use the one with a body.
+    // A method with several bindings uses the first, or the one with a body if its request has a secret.
     const isSecret = method.input.fields.some((field) => field.proto.options?.debugRedact === true);
     if (other === undefined || (isSecret && route.body !== "")) calls.set(method.localName, route);
   }

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { guidePathOf } from "../server/http/guide-page.ts";
 import type { PageFiles } from "../server/http/pages.ts";
 
-/** Paths when svc runs from its sources: in npm packages. The page must be built first, so it is absent. */
+/** Paths when svc runs from its sources: Swagger UI is in its npm package. The page is absent, because it must be built first. */
 export function sourcePages(): PageFiles {
   const root = join(import.meta.dirname, "../..");
   return pagesIn({
@@ -15,7 +15,7 @@ export function sourcePages(): PageFiles {
   });
 }
 
-/** Paths in a bundle. */
+/** Paths when svc runs from a bundle: beside the bundle's script. */
 export function bundledPages(): PageFiles {
   const docs = join(import.meta.dirname, "docs");
   return {

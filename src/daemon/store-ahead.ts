@@ -6,7 +6,7 @@ import { inspectAhead, type InspectionAhead } from "../store/store.ts";
 import type { Config } from "./config.ts";
 import type { Programs } from "./programs.ts";
 
-/** As `inspectAhead`. */
+/** Like `inspectAhead`. */
 export function inspectStoreAhead(config: Config, programs: Programs): Promise<InspectionAhead | undefined> {
   return inspectAhead(config.store.dir, programs.storeWorker);
 }

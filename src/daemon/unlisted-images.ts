@@ -1,4 +1,4 @@
-/** What an upgrade of svc, or a shorter list of registries, means for the apps of users. */
+/** Consequences for users' apps of an upgrade of svc, or of a shorter list of registries. */
 import type { UnlistedImage } from "../runtimes/docker/user-images.ts";
 
 /** For readable messages. */

@@ -25,7 +25,7 @@ export interface ExamineOptions {
   readonly environment: PathEnvironment;
   /** The first socket on which a daemon responds: the configured one, then others that this user may use. */
   readonly findDaemon: (configured: string) => Promise<string | undefined>;
-  /** What the daemon on a socket reports. Default: nothing. */
+  /** Asks the daemon on a socket for its listeners. Default: none. */
   readonly readListeners?: (socket: string) => Promise<readonly ServedListener[]>;
 }
 

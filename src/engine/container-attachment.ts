@@ -50,7 +50,7 @@ export class WatchedSizes {
   }
 }
 
-/** What all attachments share. */
+/** State shared by all attachments. */
 export interface Attachments {
   readonly sizes: WatchedSizes;
   /** Calls back when the container ends, until it is disposed of. */

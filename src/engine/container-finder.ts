@@ -10,7 +10,7 @@ const maxNamed = 5;
 /** Concurrent inspections. */
 const maxQuestions = 8;
 
-/** What the engine accepts as a name or an ID: nothing else may become part of a path of its API. */
+/** Names and IDs that the engine accepts. Nothing else may become part of a path of its API. */
 const namePattern = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 
 /** Finds containers in their current state: one may have been created or changed a moment ago. */

@@ -86,7 +86,7 @@ async function queryPid(
   return pid === 0 ? undefined : pid;
 }
 
-/** A single reading; the engine would otherwise take a second one a second later. */
+/** Requests a single sample. By default the engine samples twice, one second apart, before it responds. */
 async function queryCounters(
   engine: DockerEngine,
   id: string,

@@ -22,7 +22,7 @@ const streams: Readonly<Record<number, LogRecord["stream"]>> = {
 interface OpenLine {
   readonly stream: LogRecord["stream"];
   readonly timeMs: number;
-  /** What the engine puts in front of each piece. */
+  /** Prefix that the engine puts in front of each piece. */
   readonly lead: readonly Buffer[];
   chunks: Buffer[];
   sizeBytes: number;

@@ -27,7 +27,7 @@ export interface PruneResult {
 export interface PrunerOptions {
   engine: EngineOperations;
   disk: DiskMeter;
-  /** What the installed apps need. */
+  /** Objects that the installed apps need. */
   protect: (disk: DiskUsage) => Promise<Protection>;
   /** Changes whenever `protect` may return something else for the same disk usage. */
   appsRevision: () => number;

@@ -102,7 +102,7 @@ export class RegistryRequests {
       (realm?.protocol === "http:" && realm.origin === this.#origin);
     if (realm === null || !isSafe) throw this.unexpected("names an unsafe token server");
     if (challenge.service !== "") realm.searchParams.set("service", challenge.service);
-    // Not the registry's scope: the token is for reading this image only.
+    // The challenge's scope could ask for more than reading this image, so it is ignored.
     realm.searchParams.set("scope", `repository:${this.#image.repository}:pull`);
     const credentials = this.#credentials;
     const headers = credentials === undefined ? {} : { authorization: basicAuthorization(credentials) };

@@ -1,7 +1,7 @@
 /** Formats the status line of a container like the engine, such as `Up 3 minutes (healthy)`. */
 import type { ContainerHealth, ContainerState } from "./container-record.ts";
 
-/** What determines a status line. */
+/** The facts that determine a status line. */
 export interface StatusFacts {
   readonly state: ContainerState;
   readonly health: ContainerHealth;

@@ -53,7 +53,7 @@ export class WatchedEngine implements DockerEngine {
     );
   }
 
-  /** As {@link call} until the stream is open. */
+  /** Like {@link call} until the stream is open. */
   async open<T extends NodeJS.ReadableStream>(
     what: string,
     work: EngineWork<T>,

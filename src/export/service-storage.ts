@@ -9,7 +9,7 @@ import type { ResolvedProject } from "../runtimes/capabilities.ts";
 import type { RunnableApp } from "../runtimes/runnable-app.ts";
 import { plainName, secretPlaceholder, type WorkloadVolume } from "./workload.ts";
 
-/** The project of an app, and where notes go. */
+/** The compose project of an app whose services are exported. */
 export interface StorageSource {
   readonly app: RunnableApp;
   readonly project: ResolvedProject;

@@ -22,7 +22,7 @@ export interface Project {
   readonly version: string;
   readonly workloads: readonly Workload[];
   readonly networks: readonly ProjectNetwork[];
-  /** What no engine supports. */
+  /** Settings that no engine supports. */
   readonly notes: readonly string[];
 }
 
@@ -111,7 +111,7 @@ export interface WorkloadPort {
 export interface ExportedApp {
   /** The main file first. */
   readonly files: readonly { readonly name: string; readonly content: string }[];
-  /** What was not exported, or remains to be done. */
+  /** Parts that were not exported, and steps that remain. */
   readonly notes: readonly string[];
 }
 

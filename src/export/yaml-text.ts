@@ -4,7 +4,7 @@ import { Document, visit } from "yaml";
 /** Line breaks, or the start of a text, for parsers of YAML 1.1. */
 const oddCharacters = /[\u0085\u2028\u2029\ufeff]/g;
 
-/** Those engines parse YAML 1.1 or parts of it: there `yes` is true, and more characters are line breaks. */
+/** Kubernetes and similar engines parse YAML 1.1 or parts of it, where `yes` is true and more characters are line breaks. */
 export function yamlText(value: object): string {
   // Repeated values are written out, because users edit one of them.
   const document = new Document(value, { compat: "yaml-1.1", aliasDuplicateObjects: false });

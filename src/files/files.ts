@@ -28,7 +28,7 @@ import type { Names, SystemIdentities } from "./system-identities.ts";
 
 const defaultPageSize = 1000;
 const nothing = Buffer.alloc(0);
-/** Concurrent calls, because each occupies a helper. */
+/** Limits the concurrent calls of a caller, because each occupies a helper. */
 const maxCallsPerCaller = 16;
 const defaultLimits: UnpackLimits = { maxEntries: 1_000_000, maxBytes: 64 * 2 ** 30, maxRatio: 200 };
 

@@ -104,7 +104,7 @@ export function withoutMarks(text: string): string {
     .join("");
 }
 
-/** As GitHub spells the anchor of a heading. */
+/** The anchor that GitHub generates for a heading. */
 export function anchorOf(heading: string): string {
   return heading
     .toLowerCase()

@@ -6,7 +6,7 @@ export function isInside(directory: string, path: string): boolean {
   return below !== ".." && !below.startsWith("../") && !isAbsolute(below);
 }
 
-/** As {@link isInside}, for absolute and normalized paths. Faster, for loops over many paths. */
+/** Like {@link isInside}, for absolute and normalized paths. Faster, for loops over many paths. */
 export function isBelow(directory: string, path: string): boolean {
   return path === directory || path.startsWith(directory.endsWith("/") ? directory : `${directory}/`);
 }

@@ -46,7 +46,7 @@ export interface OperationFailure {
   readonly detail: JsonObject;
 }
 
-/** As the contract's `Operation`. */
+/** Like the contract's `Operation`. */
 export interface OperationRecord {
   readonly id: string;
   readonly kind: OperationKind;

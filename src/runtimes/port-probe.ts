@@ -63,7 +63,7 @@ export class PortProbe implements Disposable {
   }
 }
 
-/** The probe for the app's running process: the current one, a new one after a start, or none. */
+/** Keeps the probe of the running process, replaces it after a restart, and ends it when the app stops. */
 export function followPort(
   probe: PortProbe | undefined,
   { state, startedAtMs }: RuntimeStatus,

@@ -1,4 +1,4 @@
-/** What runtimes know of an app. */
+/** The data of an app that runtimes receive. */
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest/manifest.ts";
 import { isGranted, type Permission } from "../packages/manifest/permissions.ts";
@@ -38,7 +38,7 @@ export interface AdoptedData {
   readonly binds: readonly string[];
   /** Absolute paths that the stack's containers mounted: `binds` and others. They stay when the app is removed. */
   readonly paths: readonly string[];
-  /** Those of `binds` that are not copied with the package. */
+  /** Entries of `binds` that are not copied with the package. */
   readonly leftOut: readonly string[];
   /** Engine volumes by their key in the compose file. */
   readonly volumes: Readonly<Record<string, string>>;

@@ -19,7 +19,7 @@ export type Inspection =
   | { condition: "corrupt"; problem: string }
   | { condition: "sound"; version: number; hasDamagedRow: boolean };
 
-/** What to inspect. */
+/** The parts of the database to inspect. */
 interface InspectionDepth {
   /** Pages of a larger file are not read. */
   maxBytes?: number;

@@ -12,7 +12,7 @@ export interface RowKind<Row, T> {
   readonly where?: string;
   /** The check of each column: its type and CHECKs in the schema, and what the contract can express. */
   readonly columns: Readonly<Record<string, Check>>;
-  /** What a row describes, for people: `app "web"`. */
+  /** Names the object of a row in messages: `app "web"`. */
   readonly nameOf: (row: Row) => string;
   /** Advice about an unreadable row, with the command. */
   readonly remedy: (row: Row) => string;

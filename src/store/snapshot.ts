@@ -60,7 +60,7 @@ export function takeSnapshot(files: StoreFiles, knownVersion: number): void {
   }
 }
 
-/** @returns writes after this time may be missing from the copy */
+/** @returns the time up to which the copy contains every write */
 function copyDatabase(files: StoreFiles, temporary: string): Date {
   using database = new DatabaseSync(files.database, { readOnly: true, timeout: 1_000 });
   // Opened after the read-only connection, because a missing database must not be created.

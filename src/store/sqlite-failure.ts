@@ -1,4 +1,4 @@
-/** What errors of node:sqlite mean for the store (result codes: sqlite.org/rescode.html). */
+/** Translates errors of node:sqlite for the store (result codes: sqlite.org/rescode.html). */
 import { SvcError } from "../errors.ts";
 
 /**

@@ -8,7 +8,7 @@ export interface Mount {
   readonly mountPoint: string;
   /** Type of the file system. */
   readonly type: string;
-  /** What is mounted, such as the path of a device. */
+  /** The mounted source, such as the path of a device. */
   readonly source: string;
   /** Options of the file system, separated by commas. */
   readonly options: string;

@@ -174,7 +174,7 @@ export class Pty {
       closeSync(this.#fd);
       throw error;
     }
-    // As grantpt(3) sets it, but without the tty group, so that nobody else can write to it.
+    // The same mode as grantpt(3), but without the tty group, so that nobody else can write to the terminal.
     fchownSync(this.farFd, uid, gid);
     fchmodSync(this.farFd, 0o600);
     this.#stream = new ReadStream(this.#fd, {

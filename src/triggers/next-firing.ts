@@ -1,4 +1,4 @@
-/** Computes when a trigger fires next, by skipping months, days and hours that cannot match. */
+/** Computes when a trigger fires next, and so the next run of a job. Skips months, days and hours that cannot match. */
 import type { Trigger } from "./trigger.ts";
 import { nextWallMinute } from "./wall-search.ts";
 import { dayMs, minuteMs, overlaps, slicesBetween } from "./wall-slice.ts";

@@ -62,7 +62,7 @@ export class TriggerParser {
     return this.#known.get(text, () => this.#make(text));
   }
 
-  /** As {@link read}, but also rejects a trigger that never fires, such as one on 30 February. For new triggers. */
+  /** Like {@link read}, but also rejects a trigger that never fires, such as one on 30 February. For new triggers. */
   readNew(text: string): Trigger | string {
     const read = this.read(text);
     const problem = typeof read === "string" ? undefined : impossibleDate(read);
@@ -107,7 +107,7 @@ export function triggerProblem(text: string): string | undefined {
   return timeProblem(new TriggerParser().read(text));
 }
 
-/** As {@link triggerProblem}, for a new trigger: it must fire at some time. */
+/** Like {@link triggerProblem}, for a new trigger: it must fire at some time. */
 export function newTriggerProblem(text: string): string | undefined {
   return timeProblem(new TriggerParser().readNew(text));
 }

@@ -4,7 +4,7 @@ import type { Api } from "./api.ts";
 
 export type ConsoleSession = IssueConsoleTokenRequest["session"];
 
-/** What to open. */
+/** The console to open. */
 export interface ConsoleUpgrade {
   readonly session: ConsoleSession;
   /** For a compose project with several services. */

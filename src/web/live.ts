@@ -1,4 +1,4 @@
-/** Data of a view, read again after events that change it. */
+/** Live updates of the page: the data of a view is read again after events that change it. */
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { describeError, reasonOf } from "./api.ts";

@@ -1,6 +1,6 @@
 /**
- * Who the page acts as. A session outlives a reload: half of its token is an HttpOnly cookie, the other half is in this origin's
- * storage. A pasted token stays in the tab's memory while the connection holds.
+ * The identity that the page acts as. A session outlives a reload: half of its token is an HttpOnly cookie, the other half is in
+ * this origin's storage. A pasted token stays in the tab's memory while the connection holds.
  */
 import { signal } from "@preact/signals";
 import { createApi, describeError, isDaemonError, isUnauthenticated, type Api } from "./api.ts";

@@ -299,7 +299,7 @@ for (const text of ["", "port", "-1", "65536", "80.5"]) {
 
 // The list of missing programs that `npm start` prints.
 
-test.serial("Docker is searched at DOCKER_HOST, as the daemon does", async (t) => {
+test.serial("npm start looks for Docker at DOCKER_HOST, like the daemon", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-optional-"));
   const before = process.env["DOCKER_HOST"];
   const engine = createServer();

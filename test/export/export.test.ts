@@ -188,7 +188,7 @@ docker:
 settings: { properties: { note: { type: string, default: "<<<svc: {{ key \\"x\\" }} :svc>>>", file: { path: note.txt } } } }
 `;
 
-test("a package's values start no other line of a unit, and are not templates", async (t) => {
+test("values of a package cannot add lines to a unit, and are not expanded as templates", async (t) => {
   const [unit] = (await exportApp(await appOf(hostile), "quadlet")).files;
   t.notRegex(unit?.content ?? "", /[\0-\x09\x0b-\x1f\x7f]/);
   t.true(unit?.content.includes(String.raw`Exec="a\x0d[Service]\x0dExecStartPre=/bin/sh" "\x1b"`));

@@ -116,12 +116,12 @@ export class TokenAuthority implements Tokens, Disposable {
     return revoked;
   }
 
-  /** As {@link SessionTokens.issueCode}. */
+  /** Like {@link SessionTokens.issueCode}. */
   issueSessionCode(user: TokenUser, ttlSecs: number): SessionGrant {
     return this.#sessions.issueCode(user, ttlSecs);
   }
 
-  /** As {@link SessionTokens.open}. */
+  /** Like {@link SessionTokens.open}. */
   openSession(code: string, browser?: string): SessionGrant {
     const grant = this.#sessions.open(code, browser);
     this.#watch();
@@ -129,7 +129,7 @@ export class TokenAuthority implements Tokens, Disposable {
     return grant;
   }
 
-  /** As {@link SessionTokens.listOf}. */
+  /** Like {@link SessionTokens.listOf}. */
   sessionsOf(uid: number): OpenSession[] {
     return this.#sessions.listOf(uid);
   }
@@ -139,13 +139,13 @@ export class TokenAuthority implements Tokens, Disposable {
     return name === undefined ? this.#sessions.endOf(uid) : this.#sessions.end(name, uid);
   }
 
-  /** As {@link PrimaryToken.rotate}; all access tokens and sessions end with it. */
+  /** Like {@link PrimaryToken.rotate}; all access tokens and sessions end with it. */
   async rotate(caller: string | undefined, graceSecs: number): Promise<Rotation & { revoked: number }> {
     const rotation = await this.#primary.rotate(caller, graceSecs);
     return { ...rotation, revoked: this.#revokedByRotation };
   }
 
-  /** As {@link PrimaryToken.commit}. */
+  /** Like {@link PrimaryToken.commit}. */
   commit(caller: string | undefined): Promise<boolean> {
     return this.#primary.commit(caller);
   }

@@ -17,7 +17,7 @@ export function acknowledgementOf({ licenses, manifest }: ConsentSource): Acknow
   return { licenses: licenses.map(({ sha256 }) => sha256), permissions: manifest.permissions };
 }
 
-/** What the caller accepts. Licenses and permissions are separate, because a license grants nothing on the host. */
+/** The caller's consents. Licenses and permissions are separate, because a license grants nothing on the host. */
 export interface Consent {
   readonly licenseAck: boolean;
   readonly permissionsAck: boolean;

@@ -32,7 +32,7 @@ import { isEngineAway, removeAdoptedPackage } from "./removal.ts";
 import type { AppsContext } from "../apps-context.ts";
 import { adoptPlan, firstSteps, installPlan } from "./step-plans.ts";
 
-/** What to install; see `InstallAppRequest`. Texts that were not given are empty. */
+/** The package to install, and how; see `InstallAppRequest`. Texts that were not given are empty. */
 export interface InstallRequest extends Consent {
   spec: string;
   source: string;

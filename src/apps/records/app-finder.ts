@@ -25,7 +25,7 @@ export class AppFinder {
     return app;
   }
 
-  /** As {@link find}, but also returns apps whose row cannot be read. */
+  /** Like {@link find}, but also returns apps whose row cannot be read. */
   async any(id: string, caller: AppCaller): Promise<AppRecord> {
     const { registry, reattachment } = this.#options;
     registry.find(id, caller);
@@ -33,7 +33,7 @@ export class AppFinder {
     return registry.find(id, caller);
   }
 
-  /** As {@link find}; undefined if the caller may not see an app with that ID. */
+  /** Like {@link find}; undefined if the caller may not see an app with that ID. */
   async findIfInstalled(id: string, caller: AppCaller): Promise<AppRecord | undefined> {
     return this.has(id, caller) ? this.find(id, caller) : undefined;
   }
@@ -83,7 +83,7 @@ export class AppFinder {
     return this.#options.registry.revision;
   }
 
-  /** What the installed apps need of the container engine, by ID. */
+  /** Needs of the installed apps from the container engine, by ID. */
   async engineNeeds(): Promise<Map<string, EngineNeeds>> {
     const { registry, runtimeOf, runnable } = this.#options;
     const needs = new Map<string, EngineNeeds>();

@@ -17,7 +17,7 @@ export interface CatalogedArchive extends ArchiveRef {
   isComplete: boolean;
   verifiedAtMs: number | undefined;
   restoredAtMs: number | undefined;
-  /** The process that uploads it. */
+  /** The process that uploads the archive. */
   executor: Executor | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** Removes expired archives of an app from a storage after a new backup. */
+/** Prunes backups: removes expired archives of an app from a storage after a new backup. */
 import type { AppRecord } from "../../apps/records/app-record.ts";
 import { messageForUsers } from "../../errors.ts";
 import type { Log } from "../../lib/log.ts";

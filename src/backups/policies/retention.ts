@@ -1,4 +1,4 @@
-/** Selects the archives that rotation removes. */
+/** Selects the expired archives of an app, which `remove-expired.ts` prunes. */
 
 export interface Retention {
   /** Number of newest archives to keep. */

@@ -17,7 +17,7 @@ export interface SocketEndpoint {
 /** A remote daemon, over one connection for all calls. */
 export interface RemoteEndpoint extends AsyncDisposable {
   readonly headers: Readonly<Record<string, string>>;
-  /** As {@link send}. */
+  /** Like {@link send}. */
   send(request: HttpRequest): Promise<HttpResponse>;
   /** For callers that use HTTP/2 directly. */
   request(headers: OutgoingHttpHeaders): Promise<ClientHttp2Stream>;

@@ -27,7 +27,7 @@ export interface AcceptOptions {
   readonly acceptPermissions?: boolean;
 }
 
-/** What the command line already accepts. */
+/** Consents given on the command line. */
 export function acceptedBy({ acceptLicense = false, acceptPermissions = false }: AcceptOptions): Accepted {
   return { licenseAck: acceptLicense, permissionsAck: acceptPermissions };
 }

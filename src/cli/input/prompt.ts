@@ -61,7 +61,7 @@ export async function confirm(host: CliHost, question: string): Promise<boolean>
 /** A removal to confirm. */
 export interface Removal {
   readonly question: string;
-  /** What is lost, as the beginning of a sentence. */
+  /** Names what is lost. Starts a sentence. */
   readonly loss: string;
   /** Checks that the target exists, before asking. */
   readonly checkTarget?: () => Promise<unknown>;

@@ -7,7 +7,7 @@ import type { Action, RunCommand } from "../run-command.ts";
 /** The next step; undefined if the general advice is enough. */
 export type Advice = (error: SvcError, context: CommandContext) => string | undefined;
 
-/** As `run`, for commands whose errors get such advice. */
+/** Like `run`, for commands whose errors get such advice. */
 export function runWithAdvice(run: RunCommand, advice: Advice): RunCommand {
   return <Args extends readonly unknown[]>(action: Action<Args>) =>
     run(async (context, ...args: Args) => {

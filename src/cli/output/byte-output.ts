@@ -36,7 +36,7 @@ export class ByteOutput {
   }
 }
 
-/** As {@link ByteOutput}, for complete output. */
+/** Like {@link ByteOutput}, for complete output. */
 export async function writeOutput(stream: OutputStream, text: string): Promise<void> {
   const output = new ByteOutput(stream);
   await output.write(Buffer.from(text));

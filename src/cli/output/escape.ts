@@ -19,7 +19,7 @@ export function escapeControls(text: string): string {
 /** Select Graphic Rendition (ECMA-48, section 8.3.117): colors, bold, underline. */
 const styles = /(\x1b\[[0-9;:]*m)/;
 
-/** As {@link escapeControls}, but keeps colors and other styles. A line with a style ends with a reset. */
+/** Like {@link escapeControls}, but keeps colors and other styles. A line with a style ends with a reset. */
 export function escapeKeepingStyles(line: string): string {
   const parts = line.split(styles);
   if (parts.length === 1) return escapeControls(line);
@@ -27,12 +27,12 @@ export function escapeKeepingStyles(line: string): string {
   return `${parts.map((part, at) => (at % 2 === 1 ? part : escapeControls(part))).join("")}\x1b[0m`;
 }
 
-/** As {@link escapeControls}, for text of several lines. */
+/** Like {@link escapeControls}, for text of several lines. */
 export function escapeLines(text: string): string {
   return text.split(/\r?\n/).map(escapeControls).join("\n");
 }
 
-/** As {@link escapeControls}, with tabs replaced by spaces: for cells of a table. */
+/** Like {@link escapeControls}, with tabs replaced by spaces: for cells of a table. */
 export function escapeCell(text: string): string {
   return escapeControls(text.replaceAll("\t", " "));
 }

@@ -26,7 +26,7 @@ const forms: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
-/** What people type from other tools: an option, or an argument too many. The value is what svc has instead. */
+/** Options and surplus arguments that people know from other tools, each with its equivalent in svc. */
 const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   install: {
     "--port": "choose the port with --set port=NUMBER",

@@ -5,7 +5,7 @@ import type { App } from "../client/calls.ts";
 
 /**
  * The address while the app runs; undefined if it has no port for a browser.
- * @param host the name of the app's machine
+ * @param host name or address of the app's host
  */
 export function urlAt(
   host: string,

@@ -13,7 +13,7 @@ export type SessionMethod = (
   metadata: Metadata,
 ) => AsyncIterable<Uint8Array>;
 
-/** What the engine sends with a call. */
+/** Metadata that the engine sends with a call. */
 export interface Metadata {
   /** The values of a name, in lower case. */
   readonly values: (name: string) => string[];

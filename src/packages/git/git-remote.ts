@@ -138,7 +138,7 @@ export function networkRemote(
   };
 }
 
-/** What to fetch: the commit itself without a tag and a branch. */
+/** The ref to fetch: the tag or branch, else the commit. */
 function refNameOf({ branch, tag, commit }: Revision): string {
   if (tag !== "") return `refs/tags/${tag}`;
   return branch === "" ? commit : `refs/heads/${branch}`;
@@ -298,7 +298,7 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
       const tree = (
         await runAsCaller(userHelper, ["rev-parse", "--verify", `${revision.commit}^{tree}`], run)
       ).trim();
-      // The caller's process controls this output, which could be an option for root's git.
+      // The caller's process controls this output, and root's git could read it as an option.
       if (!wholeCommit.test(tree))
         throw new SvcError("git_failed", `the tree of ${subject} is not an object ID`);
       const file = join(gitDir, "incoming.pack");

@@ -257,7 +257,7 @@ export class GitCheckout implements AsyncDisposable {
     return this.#objects.readBlob(this.#commit, entry.oid, this.#url, maxBytes, signal);
   }
 
-  /** As {@link GitObjects.files}. */
+  /** Like {@link GitObjects.files}. */
   files(
     selection: FileSelection,
     signal?: AbortSignal,

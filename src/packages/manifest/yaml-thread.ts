@@ -74,19 +74,19 @@ export class YamlThread implements Disposable {
     return "problems" in answer ? answer : { value: JSON.parse(answer.json) as JsonValue };
   }
 
-  /** As `createManifestReader`. @param uid the user whose queue it waits in */
+  /** Like `createManifestReader`. @param uid the user whose queue it waits in */
   async manifest(text: string, uid: number, signal?: AbortSignal): Promise<ManifestText> {
     const answer = await this.#ask(uid, { kind: "manifest", text }, signal);
     return "problems" in answer ? answer : (JSON.parse(answer.json) as ManifestText);
   }
 
-  /** As `createIndexReader`. @param uid the user whose queue it waits in */
+  /** Like `createIndexReader`. @param uid the user whose queue it waits in */
   async index(text: string, uid: number, signal?: AbortSignal): Promise<IndexResult> {
     const answer = await this.#ask(uid, { kind: "index", text }, signal);
     return "problems" in answer ? answer : (JSON.parse(answer.json) as IndexResult);
   }
 
-  /** As `chooseEntries`. @param uid the user whose queue it waits in */
+  /** Like `chooseEntries`. @param uid the user whose queue it waits in */
   async choose(choice: EntryChoice, uid: number, signal?: AbortSignal): Promise<ChosenEntries | Problems> {
     return this.#ask<ChosenEntries>(uid, { kind: "entries", ...choice }, signal);
   }

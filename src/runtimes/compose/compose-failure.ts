@@ -21,7 +21,7 @@ function withRemedy(reason: string): string {
   return path === undefined ? reason : `${path} is mounted, but does not exist on this host; create it`;
 }
 
-/** What docker-compose 1.29 of Debian 12 does not support, in its own words, which blame the format's version. */
+/** Messages of docker-compose 1.29 (Debian 12) about keys that it does not support; they blame the format's version. */
 const unsupported =
   /(?:The Compose file '.*?' is invalid because: )?(\S+ (?:value )?'\w+' does not match any of the regexes|\S+ contains unsupported option: '\w+'|Unsupported config option for \S+ '\w+'|\S+env_file contains .*? an invalid type|\S+pull_policy value '\w+' is not one of \[.*?\]|could not determine a constructor for the tag '!\w+'|\S+\.ports contains an invalid type|Cannot extend service '.*?' in \S+: services with '\w+' cannot be extended)/;
 

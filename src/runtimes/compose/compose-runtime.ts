@@ -284,7 +284,7 @@ export class ComposeRuntime extends ContainerRuntime {
     return restartedWith((await this.#projects.lastDocument(app.id)) ?? {}, composeService);
   }
 
-  /** Of containers that never ran: for a new container, the engine also changes the owner of a volume that is empty. */
+  /** Only for containers that never ran: creating a container can reset the owner of an empty volume. */
   async #changeVolumeOwner(app: RunnableApp): Promise<void> {
     const { engine, userHelpers, ownership } = this.#options;
     if (app.ownerUid === 0) return;

@@ -118,7 +118,7 @@ export function* contentVariablesOf(
 
 /** A compose file, and how compose reads it. */
 interface SourceFile {
-  /** As `from`, relative to the app's directory. */
+  /** Like `from`, relative to the app's directory. */
   readonly path: string;
   /** The directory from which compose resolves its paths. */
   readonly from: string;

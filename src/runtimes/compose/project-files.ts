@@ -25,7 +25,7 @@ export const choiceVariables = ["COMPOSE_FILE", "COMPOSE_PATH_SEPARATOR", "COMPO
 /** The most profiles in `COMPOSE_PROFILES`: each is an argument of compose. */
 const maxProfiles = 256;
 
-/** What the manifest chooses. */
+/** The manifest's choices for a compose project. */
 interface ProjectSection {
   /** Path relative to the checkout. */
   readonly file: string;

@@ -105,7 +105,7 @@ async function requirePresent(
   throw notFound("image", reference, message);
 }
 
-/** What services inherit from their images, if the images exist here. */
+/** Usage that services inherit from their images, if the images exist on this host. */
 export async function imageUses(images: AppImages, document: JsonObject): Promise<{ uses: Usage }[]> {
   const uses: { uses: Usage }[] = [];
   for (const service of Object.values(recordOf(document["services"])).map(recordOf)) {

@@ -41,7 +41,7 @@ export class ProjectReads implements Pick<UserHelper, "readFile" | "stat"> {
     });
   }
 
-  /** What was read so far. */
+  /** Files read so far. */
   get copied(): CopiedFiles {
     return { files: this.#files, directories: this.#directories };
   }

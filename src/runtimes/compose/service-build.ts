@@ -197,7 +197,7 @@ export function requireInPackage(
   throw invalid(file, `service "${service}": ${outside[0]} is outside the package; move it into the package`);
 }
 
-/** What a build requests from the host. */
+/** The host access that a build requests. */
 export function buildClaims({
   service,
   settings,

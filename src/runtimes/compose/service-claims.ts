@@ -1,6 +1,6 @@
 /**
- * Determines what a service of a resolved compose file requests from the host; a key outside the table below counts
- * as privileged.
+ * Determines what a service of a resolved compose file requests from the host. A key outside the table below counts as privileged,
+ * so `container-policy.ts` rejects it unless the package has that permission.
  */
 import { descriptionBytes } from "../../engine/engine-objects.ts";
 import type { JsonObject } from "../../lib/json.ts";

@@ -72,7 +72,7 @@ export class AppContainers {
     return (await this.infos(which)).map(({ Id }) => Id);
   }
 
-  /** As {@link listed}, as the engine describes them. */
+  /** Like {@link listed}, as the engine describes them. */
   async infos(which: "all" | "running"): Promise<ContainerInfo[]> {
     const { ownership } = this.#options;
     const options = { all: which === "all", filters: ownership.filter(this.#appId) };
@@ -223,7 +223,7 @@ function stopSignalOf(config: object): string {
   return (config as { StopSignal?: string }).StopSignal || "SIGTERM";
 }
 
-/** Ignores responses that say that nothing was to be done. */
+/** An error handler that ignores responses with these statuses and throws all other errors. */
 function unlessStatus(...codes: number[]): (error: unknown) => void {
   return (error) => {
     if (!codes.includes((error as { statusCode?: number }).statusCode ?? 0)) throw error;

@@ -114,7 +114,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   abstract prepare(app: RunnableApp, work: RuntimeWork): Promise<void>;
   abstract settle(app: RunnableApp): Promise<void>;
   abstract check(app: RunnableApp): Promise<void>;
-  /** As {@link check}, for the app as last started; fast, because it runs before each restart. */
+  /** Like {@link check}, for the app as last started; fast, because it runs before each restart. */
   protected abstract checkAgain(app: RunnableApp): Promise<void>;
   protected abstract launch(app: RunnableApp, work: RuntimeWork): Promise<void>;
   /** Replaces a container, of the app as last started, that the engine cannot start any more. */

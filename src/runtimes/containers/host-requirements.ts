@@ -1,4 +1,4 @@
-/** What the options of containers, volumes and logs request of the host; options not named here request nothing. */
+/** Host access that options of containers, volumes and logs request. Options not named here request none. */
 import { devicePermission, type Permission } from "../../packages/manifest/permissions.ts";
 
 /** Access beyond that of every container, and the manifest permission that grants it to root's own apps. */

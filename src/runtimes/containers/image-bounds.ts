@@ -10,7 +10,7 @@ interface Lists {
   readonly Volumes?: object | null;
 }
 
-/** What exceeds the limits of a regular user's image; completes "the image …". */
+/** Properties that exceed the limits of a regular user's image. Each completes "the image …". */
 export function excessOfImage({ Config: config }: ImageInspectInfo): string[] {
   const { ExposedPorts: ports, Volumes: volumes } = config as Lists;
   return [
@@ -19,7 +19,7 @@ export function excessOfImage({ Config: config }: ImageInspectInfo): string[] {
   ];
 }
 
-/** What an image adds to the entry of each of its containers in the engine's list, on top of the app's settings. */
+/** Bytes that an image adds to each of its containers' entries in the engine's list, on top of the app's settings. */
 export function usesOfImage({ Config: config }: ImageInspectInfo, containers: number): Usage {
   const { ExposedPorts, Volumes, Labels, Cmd, Entrypoint } = config as Lists & ImageInspectInfo["Config"];
   const inherited = descriptionBytes([ExposedPorts, Volumes, Labels, Cmd, Entrypoint]);

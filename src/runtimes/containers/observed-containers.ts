@@ -123,7 +123,7 @@ export class ObservedContainers {
     await this.#options.containers.stop(container.id, 0);
   }
 
-  /** Of newly started containers, the one that prevents the app's start. */
+  /** The newly started container that prevents the app's start. */
   failedOf(members: readonly ContainerRecord[]): ContainerRecord | undefined {
     const failed =
       members.find(({ id, state, exitCode, error }) => {

@@ -1,4 +1,4 @@
-/** What a package sets for a build besides its Dockerfile and context, and what svc adds. */
+/** Build settings besides the Dockerfile and context: those of the package, and those that svc adds. */
 import { createHash } from "node:crypto";
 import { proofLabel } from "../../engine/attribution.ts";
 

@@ -19,7 +19,7 @@ export interface UserImagesOptions {
   selfUid: number;
   /** References of local images that all users may use; one that ends with `*` matches by prefix. */
   shared: readonly string[];
-  /** The only registries that users may name, as {@link includesRegistry} takes them. */
+  /** The only registries that users may name, in the notation of {@link includesRegistry}. */
   registries: readonly string[];
   /** References of the images that installed apps run, by app ID. */
   needs: () => Promise<ReadonlyMap<string, { readonly images: readonly string[] }>>;

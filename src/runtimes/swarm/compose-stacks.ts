@@ -47,7 +47,7 @@ export interface ComposeStacksOptions
   touch: (id: string) => void;
 }
 
-/** What a service knows of its image. */
+/** Properties of a service's image. */
 type FoundImage = Pick<ComposeServiceOptions, "image" | "blanked">;
 
 const pollMs = 300;

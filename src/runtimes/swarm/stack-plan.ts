@@ -44,11 +44,11 @@ export interface StackPlan {
 /** A kind of package on a swarm. */
 export interface Stacks {
   readonly images: ImageRuntime;
-  /** As {@link AppRuntime.prepare}. */
+  /** Like {@link AppRuntime.prepare}. */
   prepare(app: RunnableApp, work: RuntimeWork): Promise<void>;
-  /** As {@link AppRuntime.settle}. */
+  /** Like {@link AppRuntime.settle}. */
   settle(app: RunnableApp): Promise<void>;
-  /** As {@link AppRuntime.check}. */
+  /** Like {@link AppRuntime.check}. */
   check(app: RunnableApp): Promise<void>;
   /**
    * Plans a start: mounts exist, and are verified.

@@ -45,7 +45,7 @@ export interface SwarmTask {
   readonly node: string;
   /** Address of the node for other nodes; empty if unknown. */
   readonly nodeAddress: string;
-  /** As {@link SwarmNode.state}; empty without a node. */
+  /** Like {@link SwarmNode.state}; empty without a node. */
   readonly nodeState: string;
   /** The swarm's state name. */
   readonly state: string;

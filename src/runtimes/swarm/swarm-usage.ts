@@ -1,4 +1,4 @@
-/** What counts toward a user's limits on a swarm. */
+/** Computes the usage that counts toward a user's limits on a swarm. */
 import { descriptionBytes } from "../../engine/engine-objects.ts";
 import { unlessGone } from "../../engine/engine-errors.ts";
 import type { Usage } from "../containers/container-policy.ts";

@@ -51,8 +51,8 @@ export class ServiceLogs {
   }
 
   /**
-   * Yields the newest lines, or all from an instant on, and then each new one until `stopped` aborts, including those
-   * printed before.
+   * Yields the newest lines, or all lines since `fromMs`, and then each new line. After `stopped` aborts, it yields the rest of
+   * the lines that were printed before, and ends. When `signal` aborts, it ends at once.
    */
   async *follow(
     app: RunnableApp,

@@ -3,7 +3,7 @@ import { nextFiring, rareStarts, type Firing } from "../../triggers/next-firing.
 import type { Trigger } from "../../triggers/trigger.ts";
 import type { Zone } from "../../triggers/zone.ts";
 
-/** As the contract's `PreviewScheduleResponse`. */
+/** Like the contract's `PreviewScheduleResponse`. */
 export interface Preview {
   readonly firings: { unix: bigint; localTime: string; anomaly: string }[];
   readonly timeZone: string;

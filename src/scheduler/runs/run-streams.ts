@@ -8,7 +8,7 @@ import { runStops } from "./run-outcome.ts";
 import type { Runner } from "./runner.ts";
 import type { Run } from "./run.ts";
 
-/** As the contract's `RunScheduleEvent`. */
+/** Like the contract's `RunScheduleEvent`. */
 export interface ForegroundEvent {
   readonly started: boolean;
   readonly event: { case: "run"; value: ScheduleRun } | { case: "output"; value: Uint8Array<ArrayBuffer> };

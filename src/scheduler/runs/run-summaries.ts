@@ -62,7 +62,7 @@ export class RunSummaries {
     this.#store = store;
   }
 
-  /** As {@link readSummaries}. */
+  /** Like {@link readSummaries}. */
   of(keys: readonly JobKey[]): Summaries {
     const version = this.#store.get<{ data_version: number }>("PRAGMA data_version")?.data_version;
     if (version !== this.#version || this.#known.size >= maxPages) this.#known = new Map();

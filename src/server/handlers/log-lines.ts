@@ -24,7 +24,7 @@ interface LogRequest {
   readonly after: string;
 }
 
-/** As {@link logStart}, for an app or one of its services. */
+/** Like {@link logStart}, for an app or one of its services. */
 export function appLogStart({ service, ...from }: LogRequest & { readonly service: string }): AppLogStart {
   return { ...logStart(from), ...(service !== "" && { service }) };
 }

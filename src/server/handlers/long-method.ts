@@ -51,7 +51,7 @@ export interface LongMethod<Request extends LongRequest, Output extends DescMess
   appOf?: (request: Request) => string;
   /** Whether the app may have been removed, with archives left; the operation then belongs to the caller. */
   mayBeGone?: boolean;
-  /** Who may see the work on an app. Default: the app's owner. */
+  /** The user who may see the work on an app. Default: the app's owner. */
   ownedBy?: (appOwnerUid: number, user: UserContext) => number;
   /** Further fields of the response to `detach`. Default: none. */
   pending?: (request: Request, user: UserContext) => Promise<MessageInitShape<Output>>;

@@ -207,7 +207,7 @@ function Remove({ api, app, node }: Props) {
   );
 }
 
-/** What the removal deletes, with its size once measured, and the adopted data that stays. */
+/** The data that the removal deletes, with its size once measured, and the adopted data that stays. */
 function Lost({ api, app }: { api: Api; app: App }) {
   const loss = useSignal(manage.lostUnknown);
   const kept = adoptedItems(app);

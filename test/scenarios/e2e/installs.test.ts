@@ -177,7 +177,7 @@ test("settings that the package rejects prevent its installation", async (t) => 
   await expectNothingLeft(t, daemon);
 });
 
-test("branch and tag select the version", async (t) => {
+test("branch and tag select the version of a package in a Git repository", async (t) => {
   const daemon = await emptyDaemon();
   const port = await freePort();
   const apps = daemon.client(AppService);

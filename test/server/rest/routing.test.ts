@@ -379,7 +379,7 @@ for (const protocol of ["HTTP/1.1", "h2c"] as const satisfies Protocol[]) {
     t.is((await server.send({ method: "GET", path: "/v1/kinds" })).status, 200);
   });
 
-  test(`${protocol}: the payload of an error is in the property of its reason`, async (t) => {
+  test(`${protocol}: the property that is named after an error's reason contains its payload`, async (t) => {
     await using server = await startRestServer(protocol, contract.routes);
     const bodyOf = async (error: SvcError): Promise<[number, unknown]> => {
       server.pipeline.respond = () => {

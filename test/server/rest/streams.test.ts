@@ -197,7 +197,7 @@ for (const protocol of protocols) {
     t.is(response.headers["content-type"], "application/octet-stream");
   });
 
-  test(`${protocol}: a range has status 206`, async (t) => {
+  test(`${protocol}: a response with a content range has status 206`, async (t) => {
     await using server = await startRestServer(protocol, contract.routes);
     server.pipeline.stream = (_method, _message, call) => {
       call.responseHeader.set("content-range", "bytes 1-2/3");
