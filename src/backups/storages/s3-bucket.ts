@@ -29,6 +29,10 @@ const maxObjects = 100_000;
 const maxEmptyPages = 100;
 /** Limit for a response that is parsed as a whole. A page of a listing has at most 1,000 keys of 1 KiB. */
 const maxResponseBytes = 16 << 20;
+/** Limit for its duration, as a multiple of the silence that breaks a connection: a server may send a byte at a time. */
+const maxResponseSilences = 4;
+/** Limit of S3 for a key. */
+const maxKeyBytes = 1024;
 /** Encrypted archives have no specific type. */
 const contentTypeOf = (key: string): string =>
   key.endsWith(".age") ? "application/octet-stream" : "application/zstd";
@@ -91,7 +95,7 @@ export class S3Bucket implements Disposable {
         httpsAgent: { keepAlive: true, ...(ca !== "" && { ca: [...rootCertificates, ca] }) },
       },
     });
-    limitResponses(this.#client);
+    limitResponses(this.#client, maxResponseSilences * silenceMs);
     this.#uploads = new MultipartUploads(this.#client, bucket, this.#pacer);
   }
 
@@ -115,7 +119,7 @@ export class S3Bucket implements Disposable {
         continue;
       }
       for (const { Key, Size } of keys) {
-        if (Key !== undefined) objects.push({ key: Key, sizeBytes: Size ?? 0 });
+        if (Key !== undefined) objects.push({ key: checkedKey(Key), sizeBytes: checkedSize(Size) });
       }
       emptyPages = keys.length > 0 ? 0 : emptyPages + 1;
       if (emptyPages > maxEmptyPages)
@@ -156,7 +160,7 @@ export class S3Bucket implements Disposable {
         new HeadObjectCommand({ Bucket: this.#bucket, Key: key }),
         { abortSignal: signal },
       );
-      return { sizeBytes: ContentLength ?? 0, etag: ETag ?? "" };
+      return { sizeBytes: checkedSize(ContentLength), etag: ETag ?? "" };
     } catch (error) {
       // A missing bucket has the same response, because HEAD has no body.
       if (statusOf(error) === 404) return undefined;
@@ -216,6 +220,8 @@ export class S3Bucket implements Disposable {
       try {
         for await (const bytes of withSilence(body as BodyStream, this.#silenceMs, signal)) {
           const needed = bytes.subarray(0, end - position);
+          // The server sends more than the range, perhaps forever.
+          if (needed.length === 0) break;
           await this.#pacer?.take(needed.length, signal);
           await onPiece(needed);
           position += needed.length;
@@ -245,7 +251,7 @@ export class S3Bucket implements Disposable {
 }
 
 /** Limits the responses that the client reads into memory: all except the content of an object. */
-function limitResponses(client: S3Client): void {
+function limitResponses(client: S3Client, maxMs: number): void {
   client.middlewareStack.add(
     (next, { commandName }) =>
       async (args) => {
@@ -253,7 +259,7 @@ function limitResponses(client: S3Client): void {
         const response = result.response as { statusCode: number; body?: unknown };
         const isContent = commandName === "GetObjectCommand" && response.statusCode < 300;
         if (!isContent && response.body instanceof Readable)
-          response.body = limitBytes(response.body, maxResponseBytes, responseTooLarge);
+          response.body = limitTime(limitBytes(response.body, maxResponseBytes, responseTooLarge), maxMs);
         return result;
       },
     // Before the response is parsed.
@@ -261,11 +267,21 @@ function limitResponses(client: S3Client): void {
   );
 }
 
+function limitTime(body: Readable, maxMs: number): Readable {
+  const timer = setTimeout(() => body.destroy(timeoutError()), maxMs);
+  return body.once("close", () => clearTimeout(timer));
+}
+
 /** `explain` recognizes it by its name: the client changes the message. */
 function responseTooLarge(): Error {
   return Object.assign(new Error(`a response of more than ${maxResponseBytes} bytes`), {
     name: "ResponseTooLarge",
   });
+}
+
+/** `explain` recognizes it by its name. */
+function timeoutError(): Error {
+  return Object.assign(new Error("nothing came"), { name: "TimeoutError" });
 }
 
 type BodyStream = AsyncIterable<Uint8Array> & { destroy(error?: Error): void };
@@ -278,19 +294,28 @@ async function* withSilence(
 ): AsyncGenerator<Uint8Array> {
   const end = (): void => body.destroy(signal.reason as Error);
   signal.addEventListener("abort", end, { once: true });
-  const tooLate = Object.assign(new Error("nothing came"), { name: "TimeoutError" });
-  let timer = setTimeout(() => body.destroy(tooLate), silenceMs);
+  let timer = setTimeout(() => body.destroy(timeoutError()), silenceMs);
   try {
     for await (const bytes of body) {
       // The consumer has no time limit.
       clearTimeout(timer);
       yield bytes;
-      timer = setTimeout(() => body.destroy(tooLate), silenceMs);
+      timer = setTimeout(() => body.destroy(timeoutError()), silenceMs);
     }
   } finally {
     clearTimeout(timer);
     signal.removeEventListener("abort", end);
   }
+}
+
+function checkedKey(key: string): string {
+  if (Buffer.byteLength(key) <= maxKeyBytes) return key;
+  throw new SvcError("unavailable", `the server lists a key of more than ${maxKeyBytes} bytes`);
+}
+
+function checkedSize(size = 0): number {
+  if (Number.isSafeInteger(size) && size >= 0) return size;
+  throw new SvcError("unavailable", `the server reports ${size} bytes as the size of an object`);
 }
 
 /** S3 sorts keys by their bytes. */
