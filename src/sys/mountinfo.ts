@@ -17,10 +17,12 @@ export interface Mount {
 /** @param text the content of a `mountinfo` file */
 export function parseMounts(text: string): Mount[] {
   return text.split("\n").flatMap((line) => {
-    const [before = "", after] = line.split(" - ");
-    if (after === undefined) return [];
-    const [, , device = "", root = "", mountPoint = ""] = before.split(" ");
-    const [type = "", source = "", options = ""] = after.split(" ");
+    const fields = line.split(" ");
+    const [, , device = "", root = "", mountPoint = ""] = fields;
+    // The first "-" ends the optional fields. The source may be "-", too: its user chooses it.
+    const separator = fields.indexOf("-");
+    if (separator < 0) return [];
+    const [type = "", source = "", options = ""] = fields.slice(separator + 1);
     return [
       {
         device,
