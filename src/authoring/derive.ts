@@ -58,7 +58,7 @@ export interface PlanOptions {
 export async function planManifest(files: PackageFiles, options: PlanOptions = {}): Promise<Plan> {
   const { manifest, ...derived } = await derive(files, options);
   const { id, name, version, ...rest } = manifest;
-  const ownId = options.id ?? id ?? idOf(basename(files.root));
+  const ownId = options.id ?? idOf(id ?? basename(files.root));
   const whole: ManifestDocument = {
     id: ownId,
     name: options.name ?? name ?? `${ownId.charAt(0).toUpperCase()}${ownId.slice(1)}`,
@@ -108,8 +108,8 @@ async function listedFirst(
 }
 
 /** Converts `My App` to `my-app`. */
-function idOf(directory: string): string {
-  const id = directory
+function idOf(name: string): string {
+  const id = name
     .toLowerCase()
     .replaceAll(/[^a-z0-9._-]+/g, "-")
     .replaceAll(/^[^a-z0-9]+|[^a-z0-9]+$/g, "")

@@ -34,13 +34,8 @@ export class PortProbe implements Disposable {
       onChange();
     };
     const seldom = { ...spec, intervalMs: Math.max(spec.intervalMs, leastIntervalMs) };
-    this.#check = new HealthCheck(
-      { cwd: "/", env: {}, runId: "" },
-      seldom,
-      became,
-      explainPortConflict,
-      hostOf,
-    );
+    const listener = { explainPortConflict, hostOf };
+    this.#check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, seldom, became, listener);
   }
 
   get health(): RuntimeStatus["health"] {

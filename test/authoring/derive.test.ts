@@ -170,6 +170,13 @@ test("a mandatory variable is a required setting", async (t) => {
   t.deepEqual(manifest.settings?.required, ["a", "secret_b"]);
 });
 
+test("a project's own name becomes a valid app ID", async (t) => {
+  const { manifest } = await plan(t, {
+    "compose.yaml": "name: My_Project\nservices: { a: { image: x/y:1 } }\n",
+  });
+  t.is(manifest.id, "my_project");
+});
+
 test("an unreadable compose file is reported with its line", async (t) => {
   await t.throwsAsync(plan(t, { "compose.yaml": "services:\n  a: [\n" }), {
     message: /^compose\.yaml: line \d/,

@@ -327,6 +327,19 @@ test("health: starting, healthy, unhealthy; waiting for it", async (t) => {
   });
 });
 
+test("an app that ignores its port is unhealthy, and the reason names the port at which it listens", async (t) => {
+  await using fixture = await createFixture();
+  const [port, other] = [await freePort(), await freePort()];
+  const app = await fixture.shell(statusServer(other, await statusFile(t, 200)), {
+    ports: [{ name: "web", protocol: "tcp", default: port }],
+    health: { ...quickHealth, startPeriodMs: 0 },
+  });
+  await fixture.runtime.start(app);
+  const reason = `nothing listens on port ${port}; the app listens on ${other} instead`;
+  await eventually("reason", () => fixture.runtime.status(app.id)?.healthReason === reason);
+  t.is(fixture.runtime.status(app.id)?.health, "unhealthy");
+});
+
 test("another process's response on the app's port is not the app's health", async (t) => {
   await using fixture = await createFixture();
   const foreign = createServer((_, response) => response.end());

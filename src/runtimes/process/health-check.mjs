@@ -5,6 +5,14 @@ import { runIdVariable } from "../../sys/run-cookie.mjs";
 
 /** @import { HealthSpec, HealthState, SupervisorSpec } from "./supervisor-types.ts" */
 /** @typedef {Pick<SupervisorSpec, "cwd" | "env" | "runId">} ProbeEnvironment The environment of a probe command. */
+/**
+ * @typedef {object} AppListener What is known about the app's ports
+ * @property {((port: number) => string | undefined | Promise<string | undefined>) | undefined} [explainPortConflict] why the
+ *   listener at a port is not the app
+ * @property {(() => number[]) | undefined} [openPorts] TCP ports at which the app listens
+ * @property {((port: number) => string | undefined) | undefined} [hostOf] address to connect to; `undefined` if the app does
+ *   not publish the port
+ */
 
 /** How long a forwarded connection must stay open. */
 const settleMs = 300;
@@ -15,8 +23,7 @@ export class HealthCheck {
   #spec;
   #health;
   #onChange;
-  #explainPortConflict;
-  #hostOf;
+  #listener;
   /** @type {string | undefined} */
   #reason;
   #failures = 0;
@@ -34,15 +41,11 @@ export class HealthCheck {
    * @param {HealthSpec} health
    * @param {(state: HealthState, reason: string | undefined) => void} onChange the reason is the last failure's,
    *   until a probe passes
-   * @param {(port: number) => string | undefined | Promise<string | undefined>} [explainPortConflict] why the listener at a
-   *   port is not the app
-   * @param {(port: number) => string | undefined} [hostOf] address to connect to; `undefined` if the app does not
-   *   publish the port
+   * @param {AppListener} [listener]
    */
-  constructor(spec, health, onChange, explainPortConflict = () => undefined, hostOf) {
+  constructor(spec, health, onChange, listener = {}) {
     this.#spec = spec;
-    this.#hostOf = hostOf;
-    this.#explainPortConflict = explainPortConflict;
+    this.#listener = listener;
     this.#health = health;
     this.#onChange = onChange;
     this.#schedule(Math.min(health.intervalMs, 500));
@@ -81,7 +84,7 @@ export class HealthCheck {
   /** @param {string | undefined} reason */
   #judge(reason) {
     const passed = reason === undefined;
-    const inStartPeriod = process.uptime() * 1000 - this.#startedMs < this.#health.startPeriodMs;
+    const inStartPeriod = this.#isInStartPeriod();
     if (passed) {
       this.#failures = 0;
       this.#become("healthy", undefined);
@@ -93,19 +96,32 @@ export class HealthCheck {
     }
   }
 
+  #isInStartPeriod() {
+    return process.uptime() * 1000 - this.#startedMs < this.#health.startPeriodMs;
+  }
+
   /** Why the app is unhealthy; `undefined` if it is healthy. */
   async #failure() {
     const { http, tcp } = this.#health;
+    const { hostOf, explainPortConflict } = this.#listener;
     try {
       const port = http?.port ?? tcp?.port;
-      const host = port === undefined ? undefined : this.#hostOf?.(port);
-      if (this.#hostOf !== undefined && port !== undefined && host === undefined)
+      const host = port === undefined ? undefined : hostOf?.(port);
+      if (hostOf !== undefined && port !== undefined && host === undefined)
         return `port ${port} is not published by a container of this app`;
       const reason = await probe(this.#spec, withHost(this.#health, host), host !== undefined);
-      return reason ?? (port === undefined ? undefined : await this.#explainPortConflict(port));
+      if (port === undefined) return reason;
+      if (reason === refusal(port)) return `${reason}${this.#otherPorts()}`;
+      return reason ?? (await explainPortConflict?.(port));
     } catch (error) {
       return String(error);
     }
+  }
+
+  /** Where an app listens that ignores its port. An app that is still starting is not searched for. */
+  #otherPorts() {
+    const ports = this.#isInStartPeriod() ? [] : (this.#listener.openPorts?.() ?? []);
+    return ports.length === 0 ? "" : `; the app listens on ${ports.join(", ")} instead`;
   }
 
   /**
@@ -207,9 +223,7 @@ function converse({ host = "127.0.0.1", port }, timeoutMs, talk) {
     };
     const timer = setTimeout(() => done(`port ${port} did not respond within ${timeoutMs} ms`), timeoutMs);
     socket.once("error", (/** @type {NodeJS.ErrnoException} */ error) => {
-      done(
-        error.code === "ECONNREFUSED" ? `nothing listens on port ${port}` : `port ${port}: ${error.message}`,
-      );
+      done(error.code === "ECONNREFUSED" ? refusal(port) : `port ${port}: ${error.message}`);
     });
     socket.once("close", () => {
       clearTimeout(timer);
@@ -217,6 +231,11 @@ function converse({ host = "127.0.0.1", port }, timeoutMs, talk) {
     });
     talk(socket, done);
   });
+}
+
+/** @param {number} port */
+function refusal(port) {
+  return `nothing listens on port ${port}`;
 }
 
 /**

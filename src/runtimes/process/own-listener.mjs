@@ -52,6 +52,16 @@ export class OwnListener {
     return stranger && `port ${port} is in use by ${holderOf(stranger)}`;
   }
 
+  /** TCP ports at which the app listens and that a connection to 127.0.0.1 reaches, in ascending order. */
+  openPorts() {
+    const held = new Set(
+      findMembers(this.#run).flatMap(({ pid }) => (readLinks(pid) ?? []).map(({ target }) => target)),
+    );
+    const sockets = [...parseListeners(listenerTables.map(readTable)).values()].flat();
+    const own = sockets.filter(({ inode }) => held.has(`socket:[${inode}]`));
+    return [...new Set(own.map(({ port }) => port))].toSorted((one, other) => one - other);
+  }
+
   /**
    * @param {ListeningSocket[]} sockets
    * @param {number[]} pids of the app

@@ -233,7 +233,10 @@ export class SupervisedRuns {
         else this.#state.healthReason = reason;
         void this.#saveAndPublish();
       },
-      (port) => listener.explainPortConflict(port),
+      {
+        explainPortConflict: (port) => listener.explainPortConflict(port),
+        openPorts: () => listener.openPorts(),
+      },
     );
   }
 
