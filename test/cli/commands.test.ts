@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import test from "ava";
-import { AppBackupsSchema, AppPortSchema } from "../../gen/svc/v1/app_pb.ts";
+import { AppBackupsSchema, AppOriginSchema, AppPortSchema } from "../../gen/svc/v1/app_pb.ts";
 import { describeFailure } from "../../src/cli/output/failure.ts";
 import { SvcError } from "../../src/errors.ts";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
@@ -23,7 +23,7 @@ const apps = [
     ports: [create(AppPortSchema, { name: "http", protocol: "tcp", port: 8080 })],
   }),
   appOf({ id: "idle" }),
-  appOf({ id: "slow" }),
+  appOf({ id: "slow", origin: create(AppOriginSchema, { kind: "directory", url: "/srv/slow" }) }),
   appOf({
     ...{ id: "loop", state: "STARTING", restarts: 3 },
     stateReason: "BACKOFF after 3 restarts: the program exited with code 3",
@@ -304,7 +304,12 @@ const cases: CommandCase[] = [
   },
   {
     args: ["upgrade", "idle", "--version", "1.0.0"],
-    stdout: /^Reinstalled idle 1\.0\.0 from its source\n$/,
+    stdout: /^Installed idle 1\.0\.0 again\n$/,
+    stderr: /Fetching/,
+  },
+  {
+    args: ["upgrade", "slow"],
+    stdout: /^Installed slow 1\.0\.0 again from \/srv\/slow\n$/,
     stderr: /Fetching/,
   },
   {
@@ -335,7 +340,7 @@ const cases: CommandCase[] = [
   {
     args: ["upgrade", "--all", "--no-restart"],
     // An app that is up to date does not have to be stopped.
-    stdout: /^idle is up to date[^]*slow is up to date[^]*loop is up to date/m,
+    stdout: /^idle is up to date[^]*Installed slow 1\.0\.0 again[^]*loop is up to date/m,
     stderr: /^Skipped hello, which is RUNNING: omit --no-restart to upgrade it\n(?!.*Skipped)/s,
   },
   {
@@ -466,6 +471,18 @@ const cases: CommandCase[] = [
     stdout: /^Would back up idle \(1\.0 KiB of data and volumes\) to nas\n$/,
   },
   { args: ["upgrade", "idle", "--dry-run"], stdout: /^idle is up to date at 1\.0\.0\n$/ },
+  {
+    args: ["upgrade", "--all", "--dry-run"],
+    stdout: /^hello is up to date[^]*\nWould install slow 1\.0\.0 again from \/srv\/slow\n/,
+  },
+  {
+    args: ["upgrade", "hello", "--dry-run", "--version", "2.0"],
+    stdout: /^Would upgrade hello from 1\.0\.0 to 2\.0, and restart it\n$/,
+  },
+  {
+    args: ["upgrade", "hello", "--dry-run", "--version", "2.0", "--no-restart"],
+    stdout: /^Would skip hello, which is RUNNING: omit --no-restart to upgrade it\n$/,
+  },
   {
     args: ["upgrade", "idle", "--dry-run", "--version", "2.0"],
     stdout: /^Would upgrade idle from 1\.0\.0 to 2\.0\n$/,

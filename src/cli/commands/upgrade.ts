@@ -21,6 +21,10 @@ interface UpgradeOptions extends AcceptOptions, DetachOption {
   readonly restart?: boolean;
 }
 
+const directoryHelp = `
+An app from a directory is installed again from that directory, because files may have changed without a new version.
+`;
+
 export function addUpgradeCommand(parent: Command, run: RunCommand): void {
   parent
     .command("upgrade")
@@ -42,12 +46,12 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     .option(...detachOption)
     .addHelpText(
       "after",
-      examples(
+      `${directoryHelp}${examples(
         "svc upgrade hello",
         "svc upgrade hello --backup",
         "svc upgrade blog --version v1.0.0",
         "svc upgrade --all --no-restart",
-      ),
+      )}`,
     )
     .action(run((context, ids: string[], options: UpgradeOptions) => upgrade(context, ids, options)));
 }
@@ -65,7 +69,7 @@ async function upgrade(
   const versionTyped = others.find((word) => /^v?\d+(?:\.\d+)*$/.test(word));
   if (versionTyped !== undefined)
     throw new UsageError(`for a version: svc upgrade ${first} --version ${versionTyped}`);
-  if (options.dryRun === true) return showPlan(context, named, version);
+  if (options.dryRun === true) return showPlan(context, named, version, options);
   const stopApp = options.restart !== false;
   const apps = new Map(all ? (await listAllApps(context)).map((app) => [app.id, app]) : []);
   const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
@@ -91,17 +95,17 @@ async function upgrade(
         return undefined;
       });
     },
-    text: ({ id, up_to_date: upToDate, from, to, restarted }) => {
+    text: async ({ id, up_to_date: upToDate, from, to, restarted }) => {
       if (upToDate) return `${id} is up to date at ${to}`;
       if (version !== "" && isOlder(to, from) && !context.json)
         context.note(
           `The data of ${id} did not change. To return to earlier data: svc backup ls ${id}, then svc restore ${id} ARCHIVE --stop`,
         );
-      // Releases of a package in a directory differ only in the version of its manifest, which may be
-      // unchanged.
       const verb = version === "" ? "Upgraded" : "Switched";
       const done =
-        from === to ? `Reinstalled ${id} ${to} from its source` : `${verb} ${id} from ${from} to ${to}`;
+        from === to
+          ? `Installed ${id} ${to} again${fromText(await context.call(calls.getApp, { id }))}`
+          : `${verb} ${id} from ${from} to ${to}`;
       return `${done}${restarted ? ", and started it again" : ""}`;
     },
   });
@@ -111,8 +115,17 @@ function isOlder(one: string, other: string): boolean {
   return one.localeCompare(other, "en", { numeric: true }) < 0;
 }
 
+function fromText({ origin }: App): string {
+  return origin === undefined ? "" : ` from ${origin.url}`;
+}
+
 /** @param named empty for all apps @param version empty for the newest */
-async function showPlan(context: CommandContext, named: readonly string[], version: string): Promise<void> {
+async function showPlan(
+  context: CommandContext,
+  named: readonly string[],
+  version: string,
+  { restart }: UpgradeOptions,
+): Promise<void> {
   const { updates } = await context.call(calls.listUpdates, {});
   const ids = named.length === 0 ? updates.map(({ id }) => id) : named;
   await forEachName(context, ids, {
@@ -120,13 +133,32 @@ async function showPlan(context: CommandContext, named: readonly string[], versi
       const app = await context.call(calls.getApp, { id });
       const update = updates.find((each) => each.id === app.id);
       const to = version === "" ? (update?.available_version ?? app.version) : version;
-      return { id: app.id, from: app.version, to, up_to_date: to === app.version, problem: update?.problem };
+      // Files of a directory may change without a new version, so an upgrade installs it again.
+      const again = to === app.version && app.origin?.kind === "directory" ? app.origin.url : undefined;
+      const restarted = isUp(app) && restart !== false;
+      const upToDate = to === app.version && again === undefined;
+      return {
+        ...{ id: app.id, from: app.version, to, up_to_date: upToDate },
+        ...{ again_from: again, restarted: restarted && !upToDate, problem: update?.problem },
+        ...(isUp(app) && !restarted && !upToDate && { skipped: app.state }),
+      };
     },
-    text: ({ id, from, to, up_to_date: upToDate, problem }) => {
+    text: ({ id, from, to, up_to_date: upToDate, again_from: again, restarted, skipped, problem }) => {
       if (problem !== undefined && version === "") return `Cannot check ${id}: ${problem}`;
-      return upToDate ? `${id} is up to date at ${to}` : `Would upgrade ${id} from ${from} to ${to}`;
+      if (upToDate) return `${id} is up to date at ${to}`;
+      if (skipped !== undefined)
+        return `Would skip ${id}, which is ${skipped}: omit --no-restart to upgrade it`;
+      const plan =
+        again === undefined
+          ? `Would upgrade ${id} from ${from} to ${to}`
+          : `Would install ${id} ${to} again from ${again}`;
+      return `${plan}${restarted ? ", and restart it" : ""}`;
     },
   });
+}
+
+function isUp({ state }: App): boolean {
+  return state === "RUNNING" || state === "STARTING";
 }
 
 function withoutNoRestart(error: unknown, id: string): unknown {

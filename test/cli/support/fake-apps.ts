@@ -136,14 +136,21 @@ export function fakeApps(
       };
     },
     async *upgradeAppStream({ id, version, stopApp }) {
-      const restarted = find(id).state === "RUNNING";
+      const { state, origin } = find(id);
+      const restarted = state === "RUNNING";
       if (restarted && !stopApp)
         throw new SvcError("app_running", `app "${id}" is running; stop it before upgrading it`);
       yield { event: { case: "progress", value: { step: "fetch", message: "" } } };
       yield {
         event: {
           case: "result",
-          value: { id, upToDate: version === "", from: "1.0.0", to: version || "1.0.0", restarted },
+          value: {
+            id,
+            upToDate: version === "" && origin?.kind !== "directory",
+            from: "1.0.0",
+            to: version || "1.0.0",
+            restarted,
+          },
         },
       };
     },
