@@ -1,14 +1,15 @@
 /** The published ports of a compose file, and the variables that give their numbers. */
 import type { JsonObject, JsonValue } from "../lib/json.ts";
-import { listOf, mergedRecord, recordOf, textOf } from "../runtimes/compose/compose-values.ts";
-import { readServicePort, spannedPorts, type ServicePort } from "../runtimes/compose/service-ports.ts";
+import { listOf, mergedRecord, textOf } from "../runtimes/compose/compose-values.ts";
+import {
+  publishedPorts,
+  readServicePort,
+  type PublishedPort,
+  type ServicePort,
+} from "../runtimes/compose/service-ports.ts";
 import { onlyVariable } from "./compose-file.ts";
 
-export interface FoundPort {
-  readonly service: string;
-  readonly target: number;
-  readonly published: number;
-  readonly protocol: string;
+export interface FoundPort extends PublishedPort {
   /** Name of the variable that gives the number. */
   readonly variable?: string;
 }
@@ -19,7 +20,7 @@ export function publishedVariables(documents: readonly JsonObject[]): ReadonlySe
 }
 
 /**
- * The single host ports of all services.
+ * The host ports of all services.
  * @param documents the files as written
  * @param onUnknown called for ports whose number only the engine chooses
  */
@@ -30,24 +31,13 @@ export function foundPorts(
   onUnknown: (service: string, port: ServicePort) => void,
 ): FoundPort[] {
   const written = writtenPorts(documents);
-  return Object.entries(recordOf(resolved["services"])).flatMap(([service, value]) =>
-    listOf(recordOf(value)["ports"]).flatMap((entry): FoundPort[] => {
-      const port = readServicePort(entry);
-      const singles = spannedPorts(port);
-      if (singles === undefined || singles.some(({ published }) => published === 0)) {
-        onUnknown(service, port);
-        return [];
-      }
-      const { protocol } = port;
-      return singles.map(({ target, published }) => {
-        const same = written.filter(
-          ({ variable, fallback }) => (values.get(variable) ?? fallback) === `${published}`,
-        );
-        const { variable } = same.find((other) => other.service === service) ?? same[0] ?? {};
-        return { service, target, published, protocol, ...(variable !== undefined && { variable }) };
-      });
-    }),
-  );
+  return publishedPorts(resolved, onUnknown).map((port): FoundPort => {
+    const same = written.filter(
+      ({ variable, fallback }) => (values.get(variable) ?? fallback) === `${port.published}`,
+    );
+    const { variable } = same.find(({ service }) => service === port.service) ?? same[0] ?? {};
+    return { ...port, ...(variable !== undefined && { variable }) };
+  });
 }
 
 interface WrittenPort {

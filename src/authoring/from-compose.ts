@@ -3,6 +3,7 @@ import { basename } from "node:path";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import type { PortDocument, SettingDocument } from "../../gen/manifest-document.ts";
 import { recordOf, textOf } from "../runtimes/compose/compose-values.ts";
+import { portNames } from "../runtimes/compose/service-ports.ts";
 import { ownerVariables, type ComposeVariable } from "./compose-file.ts";
 import { readComposeModel, type ComposeModel } from "./compose-model.ts";
 import { foundPorts, type FoundPort } from "./compose-ports.ts";
@@ -139,9 +140,9 @@ function portsOf(
     return key;
   };
   const ports = found.slice(0, maxPorts).map((each): PortDocument => {
-    const { service, protocol, variable } = each;
+    const { protocol, variable } = each;
     const isSetting = variable !== undefined && !reserved.test(variable);
-    const port = freeName(service, each, taken);
+    const port = freeName(each, taken);
     return {
       name: port,
       ...(protocol === "udp" && { protocol }),
@@ -158,11 +159,9 @@ function freeKey(base: string, taken: Set<string>): string {
   return key;
 }
 
-function freeName(service: string, { target, protocol }: FoundPort, taken: Set<string>): string {
-  const plain = service.replaceAll(/[^A-Za-z0-9_-]+/g, "-").replaceAll(/^[^A-Za-z0-9]+|[^A-Za-z0-9]+$/g, "");
-  const base = (plain || "port").slice(0, 48);
-  const names = [base, `${base}-${target}`, `${base}-${target}-${protocol}`];
-  const name = names.find((each) => !taken.has(each)) ?? `${base}-${taken.size}`;
+function freeName(port: FoundPort, taken: Set<string>): string {
+  const names = portNames(port);
+  const name = names.find((each) => !taken.has(each)) ?? `${names[0] ?? ""}-${taken.size}`;
   taken.add(name);
   return name;
 }

@@ -14,7 +14,7 @@ import { dockerProject, type ExportedApp, type Project } from "./workload.ts";
 
 export interface ExportOptions extends PublishOptions {
   /** For compose projects. */
-  readonly projects?: ProjectRuntime | undefined;
+  readonly projects?: Pick<ProjectRuntime, "describe"> | undefined;
 }
 
 const writers: Readonly<Record<ExportAppRequestTo, (project: Project) => ExportedApp>> = {

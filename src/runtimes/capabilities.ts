@@ -4,6 +4,7 @@ import type { AppImageFreshness } from "../../gen/svc/v1/values.ts";
 import type { EngineNeeds } from "../engine/protection.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Terminal, TerminalSize } from "../lib/terminal.ts";
+import type { Manifest } from "../packages/manifest/manifest.ts";
 import type { RunnableApp } from "./runnable-app.ts";
 
 /** Options of long operations of a runtime. */
@@ -282,4 +283,13 @@ export interface ScalingRuntime {
 export interface ProjectRuntime {
   /** Describes a compose project for another engine. @throws SvcError as {@link AppRuntime.check} */
   describe(app: RunnableApp): Promise<ResolvedProject>;
+  /** Compares the manifest of a new version with its compose file. @throws SvcError as {@link AppRuntime.check} */
+  currentManifest(app: RunnableApp, signal?: AbortSignal): Promise<CurrentManifest>;
+}
+
+/** A manifest with the port numbers that the compose file has now. */
+export interface CurrentManifest {
+  readonly manifest: Manifest;
+  /** Differences, and what to change. */
+  readonly notes: readonly string[];
 }

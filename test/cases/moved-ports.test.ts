@@ -1,7 +1,8 @@
-/** Ports that a compose file fixes: an install, a clone and a restore choose others if these are in use. */
+/** Ports that a compose file fixes: svc moves those in use, and follows the file when its numbers are edited. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:net";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -64,3 +65,80 @@ for (const { name, dirs, missing } of composeGenerations) {
     },
   );
 }
+
+const [newest] = composeGenerations.filter(({ isClassic, missing }) => !isClassic && missing === "");
+
+(whyNoDocker === undefined && newest !== undefined ? test : test.skip)(
+  `an upgrade follows the ports of an edited compose file, unless someone chose a number${needsDocker}`,
+  async (t) => {
+    t.timeout(240_000);
+    const engine = engineNow();
+    await engine.images.build("svc/page:1", {
+      cmd: ["/bin/httpd", "-f", "-p", "80", "-h", "/www"],
+      files: { "www/index.html": "hello" },
+    });
+    await using daemon = await startDaemon({
+      config: `${engine.config}\n[apps]\npath = ${JSON.stringify(newest?.dirs ?? [])}\n`,
+    });
+    const apps = daemon.client(AppService);
+    const [first, edited, again, chosen, removed, added, other] = await Promise.all(
+      Array.from({ length: 7 }, () => freePort()),
+    );
+    const spec = join(daemon.dir, "page");
+    const write = (web: readonly string[], api: readonly string[]): Promise<void> =>
+      writeFiles(spec, {
+        "compose.yaml": JSON.stringify({
+          services: {
+            web: { image: "svc/page:1", ports: web.map((port) => `127.0.0.1:${port}`) },
+            api: { image: "svc/page:1", ports: api.map((port) => `127.0.0.1:${port}`) },
+          },
+        }),
+      });
+    const svc = async (...args: string[]): Promise<string> => {
+      const { exitCode, stdout, stderr } = await runSvc([...args, "--socket", daemon.socketPath]);
+      t.is(exitCode, 0, stderr);
+      return stdout + stderr;
+    };
+    const shown = async (): Promise<Record<string, number>> => {
+      const { ports } = await apps.listAppPorts({ id: "page" });
+      return Object.fromEntries(ports.map(({ name, port }) => [name, port]));
+    };
+    const requirePage = (port: number | undefined): Promise<void> =>
+      eventually(async () => {
+        const page = await fetch(`http://127.0.0.1:${port}/`);
+        assert.equal(await page.text(), "hello");
+      });
+
+    await write([`${first}:80`, `${removed}:81`], [`${other}:80`]);
+    await svc("install", join(spec, "compose.yaml"), "--yes", "--start");
+    t.deepEqual(await shown(), { web: first, "web-81": removed, api: other });
+
+    await write([`${edited}:80`], [`${other}:80`, `${added}:81`]);
+    const generated = await readFile(join(spec, "svc.yaml"), "utf8");
+    const said = await svc("upgrade", "page");
+    t.true(said.includes(`port "web" is ${edited}, as in compose.yaml; svc.yaml still says ${first}`), said);
+    t.true(said.includes(`compose.yaml does not publish port "web-81" (${removed}) any more`), said);
+    t.deepEqual(await shown(), { web: edited, api: other, "api-81": added });
+    await requirePage(edited);
+    t.true((await svc("ls")).includes(String(edited)));
+    t.is(await readFile(join(spec, "svc.yaml"), "utf8"), generated);
+
+    await svc("settings", "set", "page", `web_port=${chosen}`);
+    await write([`${again}:80`], [`${other}:80`, `${added}:81`]);
+    await svc("upgrade", "page");
+    t.deepEqual(await shown(), { web: chosen, api: other, "api-81": added });
+    await requirePage(chosen);
+    await svc("settings", "unset", "page", "web_port");
+    await svc("restart", "page");
+    await requirePage(again);
+
+    await svc("backup", "page");
+    await svc("restore", "page", "latest", "--stop", "--yes");
+    t.is((await shown())["web"], again);
+    await svc("rm", "page", "--yes");
+    const saidAtInstall = await svc("install", spec, "--yes", "--start");
+    t.true(saidAtInstall.includes(`port "web" is ${again}, as in compose.yaml`), saidAtInstall);
+    await requirePage(again);
+    t.is((await shown())["web"], again);
+  },
+);

@@ -218,7 +218,8 @@ export class Installer {
     work: WorkOptions,
   ): Promise<NewApp> {
     const { operations, userHelpers, paths, runnable, runtimeOf, log } = this.#options;
-    const { operation, app } = await this.#reserve(plan, work);
+    const { operation, app: reserved } = await this.#reserve(plan, work);
+    let app = reserved;
     const { id } = app;
     if (plan.kind === "install" && plan.name === "" && id !== plan.baseId)
       work.onProgress?.({
@@ -233,6 +234,7 @@ export class Installer {
       await fill(runnable(app));
       if (operation.phase === ("files" satisfies InstallPhase))
         await operations.enter(operation, "create" satisfies InstallPhase);
+      app = await this.#withCurrentPorts(operation, app, work);
       await runtimeOf(app).prepare(runnable(app), work);
       if (plan.adoption === undefined) await operations.end(operation, [patchApp(id, { state: "STOPPED" })]);
       else await plan.adoption.complete(operation, app, work);
@@ -246,6 +248,36 @@ export class Installer {
       operations.release(operation);
     }
     return app;
+  }
+
+  /** The file may have been edited since its manifest was generated. */
+  async #withCurrentPorts(
+    operation: Operation,
+    app: NewApp,
+    { signal, onProgress }: WorkOptions,
+  ): Promise<NewApp> {
+    const { operations, runtimeOf, runnable, freePorts } = this.#options;
+    const current = await runtimeOf(app).projects?.currentManifest(runnable(app), signal);
+    if (current === undefined || current.notes.length === 0) return app;
+    const { manifest } = current;
+    const { ownerUid, runUid, adopted } = app;
+    // The ports of adopted containers are in use until they are stopped.
+    using chosen =
+      adopted === null
+        ? await freePorts.choose(
+            manifest,
+            app.settings,
+            { ownerUid, uid: runUid },
+            new Set(Object.keys(app.settings)),
+          )
+        : undefined;
+    const { settings } = chosen ?? app;
+    for (const message of [...current.notes, ...(chosen?.notes ?? [])])
+      onProgress?.({ step: "ports", message });
+    await operations.enter(operation, "create" satisfies InstallPhase, [
+      patchApp(app.id, { manifest, settings }),
+    ]);
+    return { ...app, manifest, settings };
   }
 
   /** Removes a partial install or clone, or leaves that to a removal that waits for the engine. Recovery uses it, too. */

@@ -241,7 +241,7 @@ export class Restorer {
     this.requireRestorable(app, image, options);
     const isFull = options.paths.length === 0;
     const { origin, version, manifest, accepted } = isFull ? image : app;
-    const next = {
+    const restored = {
       ...app,
       origin,
       version,
@@ -249,7 +249,7 @@ export class Restorer {
       accepted,
       ...(isFull && { settings: image.settings }),
     };
-    await settings.validate(next.manifest, next.settings, app.ownerUid, work.signal);
+    await settings.validate(manifest, restored.settings, app.ownerUid, work.signal);
     const userHelper = await userHelpers.as(app.runUid);
     const tree = await userHelpers.tree(paths.appDir(app.id), app.runUid);
     // A missing tree is normal: data loss is why people restore.
@@ -281,11 +281,13 @@ export class Restorer {
       await operations.enter(operation, "swap" satisfies RestorePhase);
       await volumes?.swap(app.id, key, work.signal);
     }
+    const current = await runtime.projects?.currentManifest(runnable(restored), work.signal);
+    const next = { ...restored, ...(current && { manifest: current.manifest }) };
     await this.#complete(tree, runnable(next), work);
     await runtimeOf(next).prepare(runnable(next), work);
     await operations.enter(operation, "done" satisfies RestorePhase, [
       patchApp(app.id, {
-        ...{ origin, version, manifest, accepted, settings: next.settings },
+        ...{ origin, version, accepted, manifest: next.manifest, settings: next.settings },
         changedAtMs: now(),
         state: "STOPPED",
         stateReason: "",

@@ -157,23 +157,23 @@ export class Upgrader {
     await operations.enter(operation, "prepare" satisfies UpgradePhase);
     const plan = upgradePlan(resolved.manifest, { backup: request.backup, trial: canTestVersion(app) });
     const numbered = withStepNumbers(work, plan);
-    const isBuilt = await this.#switch.prepare(app, resolved, numbered);
+    const release = await this.#switch.prepare(app, resolved, numbered);
     operation.detail.restart = restarted;
-    operation.detail.rolls = wasUp && (await this.#switch.canRoll(app, resolved));
-    if (wasUp && !operation.detail.rolls) requireStop(app, resolved, request);
+    operation.detail.rolls = wasUp && (await this.#switch.canRoll(app, release));
+    if (wasUp && !operation.detail.rolls) requireStop(app, release, request);
     await operations.enter(operation, "switch" satisfies UpgradePhase);
     if (!operation.detail.rolls) {
       if (wasUp) numbered.onProgress?.({ step: "stop", message: `Stopping ${app.name} ${app.version}` });
       await runtimeOf(app).stop(runnable(app));
     }
-    await this.#switch.switch(app, resolved, { ...operation.detail, ...request, isBuilt }, numbered);
+    await this.#switch.switch(app, release, { ...operation.detail, ...request }, numbered);
     // This write commits the new version; a client that disconnects changes nothing from here on.
     work.signal?.throwIfAborted();
     await operations.enter(operation, "done" satisfies UpgradePhase, [
       patchApp(app.id, {
         origin: resolved.origin,
         version: resolved.version,
-        manifest: resolved.manifest,
+        manifest: release.manifest,
         accepted: acknowledgementOf(resolved),
         changedAtMs: now(),
         state: "STOPPED",

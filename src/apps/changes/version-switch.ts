@@ -1,4 +1,5 @@
 /** Replaces the version of an app by the next one, which is built beside it and started on trial. */
+import type { Manifest } from "../../packages/manifest/manifest.ts";
 import type { ResolvedPackage } from "../../packages/resolved-package.ts";
 import { appTree } from "../../runtimes/app-tree.ts";
 import type { AppRuntime } from "../../runtimes/contract.ts";
@@ -19,6 +20,13 @@ export const unfinishedCopy = `${appTree.previousData}.copying`;
 /** Number of last lines in the error of a failed trial. */
 const maxErrorLines = 20;
 
+/** A version that is checked out beside the current one. */
+export interface Release extends Pick<ResolvedPackage, "version"> {
+  /** With the ports of its files. */
+  readonly manifest: Manifest;
+  readonly isBuilt: boolean;
+}
+
 /** Whether a running app may be stopped for the upgrade. */
 interface StopConsent {
   stopApp: boolean;
@@ -32,7 +40,7 @@ export class VersionSwitch {
   }
 
   /** Upgrades without a stop, if the versions do not need the same resources at once. */
-  async canRoll(app: AppRecord, { manifest }: ResolvedPackage): Promise<boolean> {
+  async canRoll(app: AppRecord, { manifest }: Release): Promise<boolean> {
     // First, because it also rejects what would prevent a stop.
     return (await this.supportsRolling(app)) && manifest.migrate === undefined;
   }
@@ -43,9 +51,10 @@ export class VersionSwitch {
     return canTestVersion(app) && (await runtimeOf(app).rolling?.canRoll(runnable(app))) === true;
   }
 
-  /** Prepares the new version beside the running old one. @returns whether it is built */
-  async prepare(app: AppRecord, resolved: ResolvedPackage, work: WorkOptions): Promise<boolean> {
+  /** Prepares the new version beside the running old one. */
+  async prepare(app: AppRecord, resolved: ResolvedPackage, work: WorkOptions): Promise<Release> {
     const { userHelpers, paths, runtimeOf } = this.#options;
+    const { version } = resolved;
     const next = { ...this.#next(app, resolved), checkout: appTree.nextRepo };
     const tree = await userHelpers.tree(paths.appDir(app.id), app.runUid);
     await tree.remove(appTree.nextRepo);
@@ -53,25 +62,28 @@ export class VersionSwitch {
     await tree.remove(appTree.previousRepo);
     await tree.remove(appTree.previousData);
     const isBuilt = await checkOutBeside(this.#options, next, resolved, work);
-    if (canTestVersion(app)) await runtimeOf(app).prepare(next, work);
-    return isBuilt;
+    const current = await runtimeOf(app).projects?.currentManifest(next, work.signal);
+    for (const message of current?.notes ?? []) work.onProgress?.({ step: "ports", message });
+    const { manifest } = current ?? resolved;
+    if (canTestVersion(app)) await runtimeOf(app).prepare({ ...next, manifest }, work);
+    return { manifest, version, isBuilt };
   }
 
-  #next(app: AppRecord, { manifest, version }: ResolvedPackage): RunnableApp {
+  #next(app: AppRecord, { manifest, version }: Pick<Release, "manifest" | "version">): RunnableApp {
     return this.#options.runnable({ ...app, manifest, version });
   }
 
   /** Replaces the old version by the new one, and checks that the new one works. */
   async switch(
     app: AppRecord,
-    resolved: ResolvedPackage,
-    how: Operation["detail"] & StopConsent & { isBuilt: boolean },
+    release: Release,
+    how: Operation["detail"] & StopConsent,
     work: WorkOptions,
   ): Promise<void> {
     const { userHelpers, runtimeOf, runnable } = this.#options;
-    const { isBuilt, restart: staysUp = false, rolls = false } = how;
-    const { manifest } = resolved;
-    const next = this.#next(app, resolved);
+    const { restart: staysUp = false, rolls = false } = how;
+    const { manifest, isBuilt } = release;
+    const next = this.#next(app, release);
     const keepsData = canTestVersion(app) || manifest.migrate !== undefined;
     await runtimeOf(app).data?.preserveData(runnable(app));
     const tree = await userHelpers.tree(next.directory, app.runUid);
@@ -89,7 +101,7 @@ export class VersionSwitch {
       return;
     }
     if (rolls) {
-      requireStop(app, resolved, how);
+      requireStop(app, release, how);
       await runtimeOf(app).stop(runnable(app));
     }
     await this.#startOnTrial(runtimeOf(app), next, work);
@@ -138,7 +150,7 @@ async function withLastLines(error: unknown, runtime: AppRuntime, next: Runnable
 }
 
 /** @throws SvcError `app_running` if this version cannot be installed in a rolling way and the request does not allow a stop */
-export function requireStop({ id }: AppRecord, { version }: ResolvedPackage, { stopApp }: StopConsent): void {
+export function requireStop({ id }: AppRecord, { version }: Release, { stopApp }: StopConsent): void {
   if (stopApp) return;
   const message = `app "${id}" is running, and ${version} cannot run at the same time as the installed version; stop the app before the upgrade`;
   throw new SvcError("app_running", message);

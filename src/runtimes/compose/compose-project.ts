@@ -20,7 +20,7 @@ import {
 } from "../containers/container-policy.ts";
 import { entryType } from "../entry-type.ts";
 import { holdMounts } from "../containers/mount-points.ts";
-import type { ResolvedProject } from "../capabilities.ts";
+import type { CurrentManifest, ResolvedProject } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { startFailed } from "../start-failed.ts";
@@ -41,7 +41,9 @@ import { pullImages, type PullOptions } from "./project-images.ts";
 import { PullTimes } from "./pull-policy.ts";
 import { withoutSubnets } from "./project-networks.ts";
 import { lastLines, reasonOf } from "./compose-failure.ts";
+import { withCurrentPorts } from "./current-ports.ts";
 import { creationGroups, mountedFiles, referencesOf } from "./document-services.ts";
+import { fixedPorts } from "./service-ports.ts";
 import { ComposePlanner, nameVariable, projectArgs, type ComposePlannerOptions } from "./compose-plan.ts";
 
 export interface ComposeProjectsOptions extends ComposePlannerOptions {
@@ -111,6 +113,15 @@ export class ComposeProjects {
       ),
       files,
     };
+  }
+
+  /** The manifest with the ports of its file. @throws SvcError as {@link resolve} */
+  async currentManifest(app: RunnableApp, signal?: AbortSignal): Promise<CurrentManifest> {
+    const fixed = new Set(fixedPorts(app.manifest).map(({ setting }) => setting));
+    const settings = Object.fromEntries(Object.entries(app.settings).filter(([key]) => !fixed.has(key)));
+    const unmoved = { ...app, settings };
+    const { project } = await this.#planner.plan(unmoved, signal);
+    return withCurrentPorts(unmoved, project.document);
   }
 
   /** {@link resolve} for a start: creates and holds the mount sources. The app's containers must not run. */

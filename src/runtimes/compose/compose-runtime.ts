@@ -17,6 +17,7 @@ import { makeMountTargets } from "../containers/mount-targets.ts";
 import { blockedContainer } from "../containers/blocked-containers.ts";
 import type { FollowLogOptions, LogOptions } from "../contract.ts";
 import type {
+  CurrentManifest,
   ImageRuntime,
   PublishedAddresses,
   RuntimeLimit,
@@ -157,6 +158,10 @@ export class ComposeRuntime extends ContainerRuntime {
 
   describe(app: RunnableApp): Promise<ResolvedProject> {
     return this.#projects.describe(app);
+  }
+
+  currentManifest(app: RunnableApp, signal?: AbortSignal): Promise<CurrentManifest> {
+    return this.#projects.currentManifest(app, signal);
   }
 
   async preserveData(app: RunnableApp): Promise<void> {

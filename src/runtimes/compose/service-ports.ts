@@ -1,7 +1,7 @@
 /** Parses the published ports of services: `[ADDRESS:][[HOST]:]INSIDE[/PROTOCOL]`, or the long form. */
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
-import { settingsOf } from "../../packages/manifest/manifest.ts";
+import { settingsOf, type Manifest, type ManifestPort } from "../../packages/manifest/manifest.ts";
 import { placeholdersIn } from "../../packages/manifest/placeholders.ts";
 import { mergeDefaults, resolveAddresses, resolvePorts } from "../../packages/settings/settings.ts";
 import type { PublishOptions } from "../containers/published-ports.ts";
@@ -77,25 +77,35 @@ function shortPort({ address, published, target, protocol }: ServicePort): strin
   return `${host === "" ? "" : `${host}:`}${published}:${target}/${protocol}`;
 }
 
-/**
- * New host ports by `PORT/PROTOCOL` of the file: those of settings that reach the file in no other way, because
- * compose puts the values of variables in.
- */
+/** A port whose number only the compose file gives. */
+export interface FixedPort extends Pick<ManifestPort, "name" | "protocol"> {
+  readonly setting: string;
+  /** The number in the manifest. */
+  readonly written: number;
+}
+
+/** The ports whose setting reaches the file in no other way, because compose puts the values of variables in. */
+export function fixedPorts(manifest: Manifest): FixedPort[] {
+  const schemas = new Map(settingsOf(manifest));
+  const inTexts = manifest.runtime.kind === "compose" ? Object.values(manifest.runtime.env).join("") : "";
+  const used = new Set(placeholdersIn(inTexts));
+  return manifest.ports.flatMap(({ name, setting = "", protocol }): FixedPort[] => {
+    const { default: written, env } = schemas.get(setting) ?? {};
+    if (env !== undefined || used.has(`ports.${name}`) || used.has(`settings.${setting}`)) return [];
+    return typeof written === "number" ? [{ name, setting, protocol, written }] : [];
+  });
+}
+
+/** New host ports by `PORT/PROTOCOL` of the file. */
 function movedPorts({
   manifest,
   settings,
 }: Pick<RunnableApp, "manifest" | "settings">): ReadonlyMap<string, number> {
   const merged = mergeDefaults(manifest, settings);
-  const schemas = new Map(settingsOf(manifest));
-  const inTexts = manifest.runtime.kind === "compose" ? Object.values(manifest.runtime.env).join("") : "";
-  const used = new Set(placeholdersIn(inTexts));
   return new Map(
-    manifest.ports.flatMap(({ name, setting = "", protocol }): [string, number][] => {
-      const { default: written, env } = schemas.get(setting) ?? {};
+    fixedPorts(manifest).flatMap(({ setting, written, protocol }): [string, number][] => {
       const port = merged[setting];
-      if (env !== undefined || used.has(`ports.${name}`) || used.has(`settings.${setting}`)) return [];
-      if (typeof written !== "number" || typeof port !== "number" || written === port) return [];
-      return [[`${written}/${protocol}`, port]];
+      return typeof port !== "number" || written === port ? [] : [[`${written}/${protocol}`, port]];
     }),
   );
 }
@@ -120,6 +130,42 @@ export function documentPorts(document: JsonObject): ServicePort[] {
   return Object.values(recordOf(document["services"])).flatMap((service) =>
     listOf(recordOf(service)["ports"]).map(readServicePort),
   );
+}
+
+/** A host port of a service. */
+export interface PublishedPort {
+  readonly service: string;
+  readonly target: number;
+  readonly published: number;
+  readonly protocol: string;
+}
+
+/**
+ * The single host ports of all services.
+ * @param onUnknown called for ports whose number only the engine chooses
+ */
+export function publishedPorts(
+  document: JsonObject,
+  onUnknown: (service: string, port: ServicePort) => void = () => undefined,
+): PublishedPort[] {
+  return Object.entries(recordOf(document["services"])).flatMap(([service, value]) =>
+    listOf(recordOf(value)["ports"]).flatMap((entry): PublishedPort[] => {
+      const port = readServicePort(entry);
+      const { protocol } = port;
+      const singles = spannedPorts(port);
+      if (singles !== undefined && singles.every(({ published }) => published !== 0))
+        return singles.map((single) => ({ service, protocol, ...single }));
+      onUnknown(service, port);
+      return [];
+    }),
+  );
+}
+
+/** Names that a generated manifest gives to a port, in order of preference. */
+export function portNames({ service, target, protocol }: PublishedPort): string[] {
+  const plain = service.replaceAll(/[^A-Za-z0-9_-]+/g, "-").replaceAll(/^[^A-Za-z0-9]+|[^A-Za-z0-9]+$/g, "");
+  const base = (plain || "port").slice(0, 48);
+  return [base, `${base}-${target}`, `${base}-${target}-${protocol}`];
 }
 
 /** Number of host ports that it uses: the engine runs a process for each. */
