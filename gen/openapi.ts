@@ -2798,7 +2798,7 @@ export interface components {
             port: number;
             /** @description Other user of the port, if the owner of this app may know it: `app "hello-2"`, `process 12 (node)` or a user name. Absent if the port is not taken. Set only by ListAppPorts and GetPortReport. */
             taken_by?: string;
-            /** @description Addresses of the host at which the container engine publishes the port, now or after the next start. `127.0.0.1` is reachable only from this machine, `0.0.0.0` from everywhere. Empty if the app itself listens. Set only by ListAppPorts and GetPortReport. */
+            /** @description Addresses of the host at which the container engine publishes the port, now or after the next start, or at which a running app itself listens. `127.0.0.1` is reachable only from this machine, `0.0.0.0` from everywhere. Set only by ListAppPorts and GetPortReport. */
             addresses: string[];
         };
         /** @description Ports of an app. */

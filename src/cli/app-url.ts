@@ -8,14 +8,38 @@ import { urlAt } from "./output/web-address.ts";
 
 type Published = Pick<App, "id" | "runtime" | "state" | "ports">;
 
-/** Like {@link urlAt}; asks the daemon at which address a container engine publishes the port. */
+/** Like {@link urlAt}; asks the daemon for the address at which the app listens. */
 export async function urlOf(context: CommandContext, app: Published): Promise<string | undefined> {
-  const port = webPortOf(app.ports);
-  const isContainer = app.runtime === "docker" || app.runtime === "compose";
-  if (!isContainer || port === undefined) return urlAt(await machineOf(context), app);
+  if (app.state !== "RUNNING" || webPortOf(app.ports) === undefined) return undefined;
   const { ports } = await context.call(calls.listAppPorts, { id: app.id });
-  const published = ports.find((each) => each.name === port.name && each.port === port.port);
-  return urlAt(await machineOf(context), app, published?.addresses);
+  return urlAt(await machineOf(context), app, webAddresses(app, ports));
+}
+
+/** The addresses of the port for a browser. */
+function webAddresses(app: Published, listed: App["ports"]): readonly string[] {
+  const port = webPortOf(app.ports);
+  return (
+    listed.find(({ name, port: number }) => name === port?.name && number === port.port)?.addresses ?? []
+  );
+}
+
+/** Interfaces between this host and its containers or virtual machines, which other machines do not reach. */
+const internalName = /^(docker|br-|veth|virbr|cni|lxc|podman)/;
+
+/** URLs for other machines, if the app listens at all addresses of this host. */
+export async function networkUrls(
+  context: CommandContext,
+  app: Published,
+  listed: App["ports"],
+): Promise<readonly string[]> {
+  const isEverywhere = webAddresses(app, listed).some((address) => address === "0.0.0.0" || address === "::");
+  if (!isEverywhere || (await machineOf(context)) !== thisMachine) return [];
+  const { networkInterfaces } = await import("node:os");
+  return Object.entries(networkInterfaces())
+    .filter(([name]) => !internalName.test(name))
+    .flatMap(([, addresses = []]) => addresses)
+    .filter(({ family, internal }) => family === "IPv4" && !internal)
+    .flatMap(({ address }) => urlAt(address, app) ?? []);
 }
 
 /** ` at http://127.0.0.1:8080` for an app that runs; ` on port 53/udp` without a port for a browser. */
@@ -26,11 +50,13 @@ export async function whereText(context: CommandContext, app: Published): Promis
   return app.ports.length === 1 ? ` at ${url}` : ` at ${url}, ports ${portsText(app.ports)}`;
 }
 
+const thisMachine = "127.0.0.1";
+
 /** The daemon's host for addresses of its apps: 127.0.0.1 for this machine, else the name of the node's machine. */
 export async function machineOf({ host, options }: CommandContext): Promise<string> {
   const node = chooseNode(host, options);
-  if (node === undefined) return "127.0.0.1";
+  if (node === undefined) return thisMachine;
   const { parseAddress } = await import("./nodes/address.ts");
   const address = parseAddress(node.address);
-  return address.kind === "unix" ? "127.0.0.1" : address.host;
+  return address.kind === "unix" ? thisMachine : address.host;
 }

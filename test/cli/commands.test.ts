@@ -1,6 +1,7 @@
 import { fork } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { type IncomingMessage, request } from "node:http";
+import { networkInterfaces } from "node:os";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
@@ -909,6 +910,26 @@ test("a running app without statistics is not reported as stopped", async (t) =>
 });
 
 const nowMs = Date.UTC(2026, 10, 28, 12);
+
+test("an app at all addresses of this host is shown with an address for other machines", async (t) => {
+  const everywhere = appOf({
+    ...{ id: "open", state: "RUNNING" },
+    ports: [create(AppPortSchema, { name: "http", protocol: "tcp", port: 8080 })],
+  });
+  await using daemon = await startFakeDaemon([everywhere]);
+  const { stdout } = await runSvc(["--socket", daemon.socketPath, "info", "open"]);
+  t.regex(stdout, /^Address: +http:\/\/127\.0\.0\.1:8080$/m);
+  const outer = Object.values(networkInterfaces())
+    .flatMap((addresses = []) => addresses)
+    .filter(({ internal, family }) => !internal && family === "IPv4")
+    .map(({ address }) => `http://${address}:8080`);
+  const shown = /^Also at: +(.*)$/m.exec(stdout)?.[1]?.split(", ") ?? [];
+  t.deepEqual(
+    shown.filter((url) => !outer.includes(url)),
+    [],
+  );
+  t.is(shown.length > 0, outer.length > 0);
+});
 
 test("a moment is how long ago, or a time", (t) => {
   t.is(parseMoment("10m")(nowMs), nowMs - 600_000);

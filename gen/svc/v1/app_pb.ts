@@ -588,8 +588,8 @@ export type AppPort = Message<"svc.v1.AppPort"> & {
   takenBy?: string | undefined;
 
   /**
-   * Addresses of the host at which the container engine publishes the port, now or after the next start. `127.0.0.1` is
-   * reachable only from this machine, `0.0.0.0` from everywhere. Empty if the app itself listens. Set only by
+   * Addresses of the host at which the container engine publishes the port, now or after the next start, or at which a
+   * running app itself listens. `127.0.0.1` is reachable only from this machine, `0.0.0.0` from everywhere. Set only by
    * ListAppPorts and GetPortReport.
    *
    * @generated from field: repeated string addresses = 5;

@@ -3,6 +3,7 @@ import { readdir, readFile, readlink, stat } from "node:fs/promises";
 import { basename } from "node:path";
 import { shellWord } from "../../lib/shell-word.ts";
 import {
+  addressText,
   boundPorts,
   listenerTables,
   parseListeners,
@@ -32,7 +33,7 @@ export interface PortHoldersOptions {
 }
 
 export interface ReportedPort extends ResolvedPort {
-  /** Where the engine publishes it; absent if the app itself listens. */
+  /** Where the engine publishes it, or the app listens. */
   addresses: string[];
   /** The program that listens on it instead of the app. */
   takenBy?: string;
@@ -113,7 +114,9 @@ export class PortHolders {
    * Each has its addresses, and the program that listens there instead of the app.
    */
   async report(apps: readonly AppRecord[]): Promise<ReportedPort[][]> {
-    const open = await listeners();
+    const tables = await readTables();
+    const open = parseListeners(tables);
+    const anywhere = parseListeners(tables, { elsewhere: true });
     const { runnable, runtimeOf } = this.#options;
     return Promise.all(
       apps.map(async (app) => {
@@ -123,7 +126,10 @@ export class PortHolders {
         const published = ports.length === 0 ? undefined : await publishing?.publishedAt(runnable(app));
         return Promise.all(
           ports.map(async (port): Promise<ReportedPort> => {
-            const addresses = [...(published?.get(`${port.port}/${port.protocol}`) ?? [])];
+            const own = port.protocol === "tcp" ? (anywhere.get(port.port) ?? []) : [];
+            const addresses = publishing
+              ? [...(published?.get(`${port.port}/${port.protocol}`) ?? [])]
+              : this.#addressesOf(app, own);
             const sockets = port.protocol === "tcp" ? open.get(port.port) : undefined;
             const stranger = sockets?.find((socket) => !this.#mayBelongTo(app, socket));
             if (stranger === undefined) return { ...port, addresses };
@@ -132,6 +138,12 @@ export class PortHolders {
         );
       }),
     );
+  }
+
+  /** The addresses at which an app without an engine listens. */
+  #addressesOf(app: AppRecord, sockets: readonly ListeningSocket[]): string[] {
+    const own = sockets.filter((socket) => this.#mayBelongTo(app, socket));
+    return [...new Set(own.map(({ address }) => addressText(address)))];
   }
 
   async #firstTaken(app: PortUser): Promise<{ port: number; socket: ListeningSocket } | undefined> {
@@ -218,7 +230,11 @@ function unlistedPorts(
 
 /** The TCP sockets that connections to this host get to, by port. */
 async function listeners(): Promise<ReadonlyMap<number, readonly ListeningSocket[]>> {
-  return parseListeners(await Promise.all(listenerTables.map(readTable)));
+  return parseListeners(await readTables());
+}
+
+function readTables(): Promise<string[]> {
+  return Promise.all(listenerTables.map(readTable));
 }
 
 const boundTables = (["tcp", "udp"] as const).flatMap((protocol) => [

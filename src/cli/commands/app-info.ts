@@ -14,7 +14,7 @@ import {
   tasksText,
 } from "../output/app-table.ts";
 import { escapeControls } from "../output/escape.ts";
-import { urlOf } from "../app-url.ts";
+import { networkUrls, urlOf } from "../app-url.ts";
 import { relativeTo } from "../output/instant.ts";
 import { formatAge, formatBytes, formatPercent } from "../output/units.ts";
 import { calls, type App, type Schedule, type UnaryCall } from "../client/calls.ts";
@@ -40,6 +40,7 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
   if (context.json) return context.printJson(app);
   const now = context.host.now();
   const { url, stats, disk, jobs, ports, lastLines } = await measured(context, app);
+  const networkAddresses = await networkUrls(context, app, ports);
   await context.printFields([
     ["ID", app.id],
     ["Name", app.name],
@@ -48,6 +49,7 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
     ["Reason", app.state_reason],
     ["Health", healthText(app)],
     ["Address", url],
+    ["Also at", networkAddresses.join(", ")],
     ["Doing", operationText(app, now)],
     ["Version", versionText(app)],
     ["Package", app.package_id],

@@ -10,6 +10,8 @@ import { runIdVariable } from "../../sys/run-cookie.mjs";
  * @property {((port: number) => string | undefined | Promise<string | undefined>) | undefined} [explainPortConflict] why the
  *   listener at a port is not the app
  * @property {(() => number[]) | undefined} [openPorts] TCP ports at which the app listens
+ * @property {((port: number) => string | undefined) | undefined} [otherAddress] address at which the app listens if the port
+ *   refuses connections to 127.0.0.1
  * @property {((port: number) => string | undefined) | undefined} [hostOf] address to connect to; `undefined` if the app does
  *   not publish the port
  */
@@ -109,7 +111,7 @@ export class HealthCheck {
       const host = port === undefined ? undefined : hostOf?.(port);
       if (hostOf !== undefined && port !== undefined && host === undefined)
         return `port ${port} is not published by a container of this app`;
-      const reason = await probe(this.#spec, withHost(this.#health, host), host !== undefined);
+      const reason = await this.#probeAt(port, host);
       if (port === undefined) return reason;
       if (reason === refusal(port)) return `${reason}${this.#otherPorts()}`;
       return reason ?? (await explainPortConflict?.(port));
@@ -122,6 +124,17 @@ export class HealthCheck {
   #otherPorts() {
     const ports = this.#isInStartPeriod() ? [] : (this.#listener.openPorts?.() ?? []);
     return ports.length === 0 ? "" : `; the app listens on ${ports.join(", ")} instead`;
+  }
+
+  /**
+   * @param {number | undefined} port
+   * @param {string | undefined} host
+   */
+  async #probeAt(port, host) {
+    const reason = await probe(this.#spec, withHost(this.#health, host), host !== undefined);
+    const isRefused = port !== undefined && reason === refusal(port);
+    const other = isRefused ? this.#listener.otherAddress?.(port) : undefined;
+    return other === undefined ? reason : probe(this.#spec, withHost(this.#health, other), false);
   }
 
   /**

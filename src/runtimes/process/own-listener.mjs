@@ -3,7 +3,7 @@
  */
 import { readFileSync, readdirSync, readlinkSync } from "node:fs";
 import { basename } from "node:path";
-import { listenerTables, parseListeners } from "../../sys/listening-sockets.mjs";
+import { addressText, listenerTables, parseListeners } from "../../sys/listening-sockets.mjs";
 import { readProcess } from "../../sys/process-table.mjs";
 import { findMembers } from "./run-members.mjs";
 
@@ -40,7 +40,7 @@ export class OwnListener {
     const listener = this.#listeners.get(port);
     if (listener !== undefined && isStill(listener)) return undefined;
     this.#listeners.delete(port);
-    const sockets = parseListeners(listenerTables.map(readTable)).get(port);
+    const sockets = socketsAt(port);
     if (sockets === undefined) return `no process of the app listens on port ${port}`;
     // Usually the main process listens. Finding all members means reading all of /proc.
     const [other] = this.#otherListeners(sockets, [...this.#run.sessions]);
@@ -60,6 +60,19 @@ export class OwnListener {
     const sockets = [...parseListeners(listenerTables.map(readTable)).values()].flat();
     const own = sockets.filter(({ inode }) => held.has(`socket:[${inode}]`));
     return [...new Set(own.map(({ port }) => port))].toSorted((one, other) => one - other);
+  }
+
+  /**
+   * The address at which the app's user listens, for a port that does not respond at 127.0.0.1.
+   * @param {number} port
+   * @returns {string | undefined}
+   */
+  otherAddress(port) {
+    const [socket] = socketsAt(port) ?? [];
+    if (socket === undefined || socket.uid !== this.#run.uid) return undefined;
+    const address = addressText(socket.address);
+    if (address === "::") return "::1";
+    return address === "127.0.0.1" || address === "0.0.0.0" ? undefined : address;
   }
 
   /**
@@ -84,6 +97,11 @@ export class OwnListener {
       return listener === undefined && !(isBlind && uid === this.#run.uid);
     });
   }
+}
+
+/** @param {number} port */
+function socketsAt(port) {
+  return parseListeners(listenerTables.map(readTable), { elsewhere: true }).get(port);
 }
 
 /** @param {string} path */

@@ -236,6 +236,7 @@ export class SupervisedRuns {
       {
         explainPortConflict: (port) => listener.explainPortConflict(port),
         openPorts: () => listener.openPorts(),
+        otherAddress: (port) => listener.otherAddress(port),
       },
     );
   }

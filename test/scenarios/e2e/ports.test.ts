@@ -334,6 +334,27 @@ test("while an app runs, its ports are those that it was started with", async (t
   await apps.removeApp({ id: "web" });
 });
 
+for (const host of ["127.0.0.2", "::1", "0.0.0.0"]) {
+  test(`an app that listens at ${host} is healthy, and its port is listed with that address`, async (t) => {
+    const daemon = await emptyDaemon();
+    const apps = daemon.client(AppService);
+    const port = await freePort();
+    const dir = join(daemon.dir, "package");
+    const server = `import { createServer } from "node:http";
+createServer((request, response) => response.end("ok")).listen(Number(process.env.PORT), process.env.LISTEN);`;
+    await writePackage(dir, port, {
+      settings: "listen: { type: string, default: 127.0.0.1, env: LISTEN }",
+      manifest: "health: { http: { port: http }, start_period: 30s }",
+      files: { "server.mjs": server },
+    });
+    await apps.installApp({ spec: dir, settings: { listen: host } });
+    await apps.startApp({ id: "web" });
+    await eventually(async () => t.like(await apps.getApp({ id: "web" }), { health: "healthy" }));
+    t.deepEqual((await apps.listAppPorts({ id: "web" })).ports[0]?.addresses, [host]);
+    await apps.removeApp({ id: "web" });
+  });
+}
+
 test("an app that could not start with the daemon because of its port starts by itself once the port is free", async (t) => {
   t.timeout(180_000);
   const daemon = await emptyDaemon();
