@@ -1,6 +1,6 @@
 /** The files that `npm test` and `npm run test:all` run, their order, and their batches. */
 import { glob, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { readTestTimes } from "./test-times.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -14,8 +14,11 @@ const deepFolders = ["attack", "cases", "faults", "fuzz", "scenarios"];
 /** A file above this duration in milliseconds has a separate AVA process and starts early. */
 const longMs = 15_000;
 /** Files that share an AVA process, because starting one takes a second of CPU time. */
-const batchFiles = { basic: 12, deep: 1 };
-const declaredTimeout = /\bt\.timeout\(([\d_]+)/g;
+const batchFiles = { basic: 12, deep: 3 };
+const declaredTimeout = /\bt\.timeout\(([^)]*)/g;
+const localImport = /\bfrom "(\.[^"]+\.ts)"/g;
+const constant = /\b[a-z]\w*\b/gi;
+const product = /\d[\d_]*(?: \* \d[\d_]*)*/g;
 
 /** Batches of files, each for one AVA process, the longest first. */
 export async function chooseTestFiles(tier: Tier): Promise<string[][]> {
@@ -35,11 +38,25 @@ export async function chooseTestFiles(tier: Tier): Promise<string[][]> {
   ];
 }
 
-/** An estimate for files that have not run here: a tenth of the longest timeout that one of their tests sets. */
+/**
+ * An estimate for files that have not run here: a tenth of the timeouts that its tests set, in the file or in a module
+ * that it imports.
+ */
 async function declaredMs(file: string): Promise<number> {
   const text = await readFile(join(root, file), "utf8");
-  const timeouts = [...text.matchAll(declaredTimeout)].map(([, ms = "0"]) => Number(ms.replaceAll("_", "")));
-  return Math.max(0, ...timeouts) / 10;
+  const modules = [...text.matchAll(localImport)].map(([, path = ""]) => join(root, dirname(file), path));
+  const texts = [text, ...(await Promise.all(modules.map((path) => readFile(path, "utf8"))))];
+  return texts.reduce((sum, each) => sum + timeoutsIn(each), 0) / 10;
+}
+
+/** The sum of the timeouts in milliseconds. Constants have their value, and of several numbers the last one counts. */
+export function timeoutsIn(text: string): number {
+  const valueOf = (name: string): string => new RegExp(`\\bconst ${name} = (.*);`).exec(text)?.[1] ?? name;
+  const timeouts = [...text.matchAll(declaredTimeout)].map(([, argument = ""]) => {
+    const last = argument.replaceAll(constant, valueOf).match(product)?.at(-1) ?? "0";
+    return last.split(" * ").reduce((all, number) => all * Number(number.replaceAll("_", "")), 1);
+  });
+  return timeouts.reduce((sum, ms) => sum + ms, 0);
 }
 
 /**

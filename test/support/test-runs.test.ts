@@ -14,6 +14,7 @@ import { runFile, runningFiles } from "./file-run.ts";
 import { hideLog, showLog } from "./live-logs.ts";
 import { fillProcessors } from "./room.ts";
 import { formatCounts, parseTestPoint, summarizeTap } from "./tap.ts";
+import { timeoutsIn } from "./test-files.ts";
 
 // Runs of tests: their results, hanging files, and tests that time out.
 
@@ -42,6 +43,13 @@ test("passes, failures, failures outside of tests, skips and todos are counted",
   ]);
   t.true(isComplete);
   t.is(formatCounts(counts), "2 passed, 2 failed, 2 skipped");
+});
+
+test("a file that has not run yet is estimated by the timeouts of its tests", (t) => {
+  t.is(timeoutsIn("test(…); t.timeout(30_000); t.timeout(2 * 60_000);"), 150_000);
+  t.is(timeoutsIn("const mostMs = 10 * 60_000;\nt.timeout(mostMs);"), 600_000);
+  t.is(timeoutsIn("t.timeout(isLong ? 3_600_000 : 300_000);"), 300_000);
+  t.is(timeoutsIn("no test has one"), 0);
 });
 
 test("an interrupted stream is not complete", (t) => {
