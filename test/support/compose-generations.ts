@@ -8,12 +8,14 @@ export interface ComposeGeneration {
   /** Such as `compose 2`. */
   readonly name: string;
   readonly isClassic: boolean;
-  /** The directory that the daemon adds to its PATH to find this one. */
+  /** The daemon's PATH, in which it finds this one. */
   readonly dirs: readonly string[];
   /** Why it cannot be used here; empty if it can. */
   readonly missing: string;
 }
 
+/** Contains a `docker` without the host's compose plugin, which the daemon prefers to docker-compose. */
+const withoutPlugins = join(import.meta.dirname, "without-plugins");
 /** Built by `.ci/run`. */
 const tools = join(import.meta.dirname, "../../node_modules/.cache/svc-tools");
 
@@ -27,7 +29,7 @@ export const composeGenerations: readonly ComposeGeneration[] = [
   return {
     name: `compose ${major}`,
     isClassic: major === 1,
-    dirs: [...(dir === undefined ? [] : [dir]), ...systemDirs],
+    dirs: [...(dir === undefined ? [] : [withoutPlugins, dir]), ...systemDirs],
     missing: dir === undefined ? ` (skipped: needs docker-compose ${major}, such as ${hint})` : "",
   };
 });
