@@ -175,6 +175,37 @@ const madeHarmless = new Set([
   "options of addresses",
 ]);
 
+/**
+ * Runs docker-compose 1.29 for all files in one process, because starting it takes fifteen times as long as resolving
+ * one.
+ */
+const classicLoop = `
+import contextlib, io, json, os, sys
+from compose.cli import main
+results = []
+for call in json.load(sys.stdin):
+    out, code = io.StringIO(), 0
+    os.chdir(call["cwd"])
+    sys.argv = ["docker-compose", *call["args"]]
+    with contextlib.redirect_stdout(out):
+        try:
+            main.main()
+        except SystemExit as end:
+            code = end.code or 0
+    results.append({"exitCode": code, "stdout": out.getvalue()})
+json.dump(results, sys.stdout)
+`;
+
+async function resolveClassic(
+  runner: CommandRunner,
+  calls: readonly { readonly cwd: string; readonly args: readonly string[] }[],
+  limits: { readonly timeoutMs: number; readonly maxOutputBytes: number },
+): Promise<{ exitCode: number; stdout: string }[]> {
+  const stdin = Buffer.from(JSON.stringify(calls.map(({ cwd, args }) => ({ cwd, args }))));
+  const { stdout } = await runner.runCommand(["/usr/bin/python3", "-c", classicLoop], { ...limits, stdin });
+  return JSON.parse(stdout) as { exitCode: number; stdout: string }[];
+}
+
 for (const { name, dirs, isClassic, missing } of composeGenerations) {
   const generationTest = isRoot && missing === "" ? test : test.skip;
   generationTest(
@@ -189,30 +220,36 @@ for (const { name, dirs, isClassic, missing } of composeGenerations) {
       const command = new ComposeCommand(userHelpers);
       t.is(await command.isClassic(), isClassic);
       const userHelper = await userHelpers.as(nobody);
-      let judged = 0;
-      const outcomes = await mapBounded(
+      const files = await mapBounded(
         [...excessiveFiles(place.dir).entries()],
         atOnce,
         async ([at, { title, document }]) => {
           const cwd = join(place.dir, "repo", `file-${at}`);
-          const file = join(cwd, "compose.yaml");
           await mkdir(cwd);
-          await writeFile(file, stringify(document));
           await chmod(cwd, 0o755);
+          const file = join(cwd, "compose.yaml");
+          await writeFile(file, stringify(document));
           const args = ["--file", file, "--project-name", "svc-web", "--project-directory", cwd, "config"];
-          const { exitCode, stdout } = await command.run(userHelper, args, {
-            ...{ cwd, env: {}, timeoutMs: 120_000, maxOutputBytes: 16 * 1024 * 1024 },
-          });
-          if (exitCode !== 0) return [];
-          judged++;
-          const readYaml: YamlReader = (text, bounds) => yaml.read(text, bounds, 0);
-          const verdict = await readResolved(stdout, "compose.yaml", readYaml).then(
-            (resolved) => policyVerdict(place, resolved, isClassic),
-            (error: unknown) => String(error),
-          );
-          return verdict === "allowed" ? [title] : [];
+          return { title, cwd, args };
         },
       );
+      const limits = { timeoutMs: 120_000, maxOutputBytes: 16 * 1024 * 1024 };
+      const resolved = isClassic
+        ? await resolveClassic(userHelper, files, limits)
+        : await mapBounded(files, atOnce, ({ cwd, args }) =>
+            command.run(userHelper, args, { cwd, env: {}, ...limits }),
+          );
+      let judged = 0;
+      const outcomes = await mapBounded([...resolved.entries()], atOnce, async ([at, output]) => {
+        if (output.exitCode !== 0) return [];
+        judged++;
+        const readYaml: YamlReader = (text, bounds) => yaml.read(text, bounds, 0);
+        const verdict = await readResolved(output.stdout, "compose.yaml", readYaml).then(
+          (document) => policyVerdict(place, document, isClassic),
+          (error: unknown) => String(error),
+        );
+        return verdict === "allowed" ? [files[at]!.title] : [];
+      });
       const found = outcomes.flat().filter((title) => isClassic || !madeHarmless.has(title));
       t.deepEqual(found, []);
       // Most files are valid: the policy is what rejects them.
