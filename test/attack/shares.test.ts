@@ -177,7 +177,7 @@ dockerTest(
   },
 );
 
-rootTest(`20,000 calls of one user without effect are two audit records${needsRoot}`, async (t) => {
+rootTest(`2,000 calls of one user without effect are two audit records${needsRoot}`, async (t) => {
   t.timeout(120_000);
   await using daemon = await startDaemon();
   await using ann = await daemon.as(annUid);
@@ -194,7 +194,7 @@ rootTest(`20,000 calls of one user without effect are two audit records${needsRo
         .end();
     });
   const statuses = await mapBounded(
-    Array.from({ length: 20_000 }, () => undefined),
+    Array.from({ length: 2_000 }, () => undefined),
     16,
     end,
   );
@@ -206,7 +206,7 @@ rootTest(`20,000 calls of one user without effect are two audit records${needsRo
   const { records } = await daemon.client(AuditService).listAudit({ uid: annUid });
   t.deepEqual(
     records.map(({ attempts }) => attempts),
-    [19_999, 1],
+    [1_999, 1],
     "the repeats are counted",
   );
   t.is((await daemon.client(AuditService).listAudit({ uid: benUid })).records.length, 1);

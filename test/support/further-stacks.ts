@@ -115,7 +115,7 @@ networks:
     volumes: ["db-data:/var/lib/postgresql/data"]
     environment: [POSTGRES_PASSWORD=postgres]
     command: ${serve(5432, "/var/lib/postgresql/data")}
-    healthcheck: { test: ["CMD-SHELL", "wget -q -O - http://127.0.0.1:5432/born"], start_period: 1m, interval: 1s }
+    healthcheck: { test: ["CMD-SHELL", "wget -q -O - http://127.0.0.1:5432/born"], start_period: 1m, interval: 2s }
   plausible_events_db:
     ${image}
     restart: always
@@ -126,7 +126,7 @@ networks:
     ulimits: { nofile: { soft: 1024, hard: 1024 } }
     environment: [CLICKHOUSE_SKIP_USER_SETUP=1]
     command: ${idle}
-    healthcheck: { test: ["CMD-SHELL", "test -f /etc/clickhouse-server/config.d/logs.xml"], start_period: 1m, interval: 1s }
+    healthcheck: { test: ["CMD-SHELL", "test -f /etc/clickhouse-server/config.d/logs.xml"], start_period: 1m, interval: 2s }
   plausible:
     ${image}
     restart: always
@@ -201,7 +201,7 @@ volumes:
     web: "nginx",
     files: {
       ".env":
-        "COMPOSE_PROJECT_NAME=sentry-self-hosted\nCOMPOSE_PROFILES=feature-complete\nSENTRY_BIND=9000\nSENTRY_IMAGE=svc/stack:1\nHEALTHCHECK_INTERVAL=1s\n",
+        "COMPOSE_PROJECT_NAME=sentry-self-hosted\nCOMPOSE_PROFILES=feature-complete\nSENTRY_BIND=9000\nSENTRY_IMAGE=svc/stack:1\nHEALTHCHECK_INTERVAL=2s\n",
       "cron/Dockerfile": "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY entrypoint.sh /entrypoint.sh\n",
       "cron/entrypoint.sh": '#!/bin/sh\nexec "$@"\n',
       "sentry/sentry.conf.py": "DEBUG = False\n",

@@ -107,7 +107,7 @@ services:
           'CMD', 'wget', '-q', '-O', '-',
           'http://127.0.0.1:5432/born',
         ]
-      interval: 1s
+      interval: 2s
       timeout: 3s
       retries: 60
   redis:
@@ -120,7 +120,7 @@ services:
     command: ${idle}
     healthcheck:
       test: [ 'CMD-SHELL', 'test -d /data' ]
-      interval: 1s
+      interval: 2s
   ssrf_proxy:
     ${image}
     restart: always
@@ -236,7 +236,7 @@ volumes:
     ports: ["\${ZBX_FRONT_HTTP}:8080"]
     healthcheck:
       test: ["CMD", "wget", "-q", "-O", "-", "http://localhost:8080/born"]
-      interval: 1s
+      interval: 2s
       timeout: 5s
       retries: 60
       start_period: 30s
@@ -361,7 +361,7 @@ services:
     restart: always
     healthcheck:
       test: ["CMD-SHELL", "true"]
-      interval: 1s
+      interval: 2s
     networks: [penpot]
     environment:
       - VALKEY_EXTRA_FLAGS=--maxmemory 128mb --maxmemory-policy volatile-lfu
@@ -517,7 +517,7 @@ volumes:
       - ./mysql-init:/docker-entrypoint-initdb.d
     healthcheck:
       test: wget -q -O - http://127.0.0.1:3306/born
-      interval: 1s
+      interval: 2s
       retries: 120
     networks: [ghost_network]
     command: ${serve(3306, "/var/lib/mysql")}
@@ -592,7 +592,7 @@ x-minio-common: &minio-common
     # MINIO_ROOT_USER: minioadmin
   healthcheck:
     test: ["CMD", "wget", "-q", "-O", "-", "http://127.0.0.1:9000/born"]
-    interval: 1s
+    interval: 2s
     timeout: 5s
     retries: 30
 services:

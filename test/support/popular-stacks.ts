@@ -2,7 +2,10 @@
 
 export interface PopularStack {
   readonly id: string;
-  /** The compose file. `REVISION` is the number of the version. */
+  /**
+   * The compose file. `REVISION` is the number of the version, and `OWN_NETWORK_8` the start of an address in the test
+   * engine's range, such as `10.232.8`; a host's firewall may drop others.
+   */
   readonly compose: string;
   /** Further files of the package. */
   readonly files?: Readonly<Record<string, string>>;
@@ -25,6 +28,8 @@ export interface PopularStack {
   readonly mediaSetting?: string;
   /** What svc states if docker-compose 1.29 does not support the file. */
   readonly classicLimit?: RegExp;
+  /** Whether it also lives with docker-compose 1.29 without `SVC_LONG=1`. */
+  readonly livesClassic?: boolean;
   /** Networks that must exist before. */
   readonly networks?: readonly string[];
 }
@@ -41,13 +46,14 @@ export const serve = (port: number, directory: string, before = "true"): string 
 export const idle = JSON.stringify(["/bin/sh", "-c", `sleep 86400 & ${untilStopped}`]);
 export const image = "image: svc/stack:1";
 export const healthy = (test: string): string =>
-  `healthcheck: { test: ["CMD-SHELL", ${JSON.stringify(test)}], interval: 1s, timeout: 10s, retries: 60, start_period: 30s }`;
+  `healthcheck: { test: ["CMD-SHELL", ${JSON.stringify(test)}], interval: 2s, timeout: 10s, retries: 60, start_period: 30s }`;
 export const answers = (port: number): string => healthy(`wget -q -O - http://127.0.0.1:${port}/born`);
 
 export const popularStacks: readonly PopularStack[] = [
   {
     id: "nextcloud",
     web: "app",
+    livesClassic: true,
     files: { "db.env": "MYSQL_PASSWORD=secret\nMYSQL_DATABASE=nextcloud\nMYSQL_USER=nextcloud\n" },
     compose: `services:
   db: { ${image}, restart: always, command: ${serve(3306, "/var/lib/mysql")}, volumes: ["db:/var/lib/mysql:z"], env_file: [db.env] }

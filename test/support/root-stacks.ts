@@ -9,6 +9,7 @@ export const rootStacks: readonly PopularStack[] = [
   {
     id: "airflow",
     web: "airflow-webserver",
+    livesClassic: true,
     forRoot: /runs as "50000:0"|runs as "0:0"|must run as its owner/,
     files: { ".env": "AIRFLOW_UID=50000\n", "dags/hello.py": "pass\n" },
     compose: `x-airflow-common: &airflow-common
@@ -88,7 +89,7 @@ volumes:
       '
     healthcheck:
       test: ["CMD-SHELL", "[ -f /usr/share/elasticsearch/config/certs/es01.crt ]"]
-      interval: 1s
+      interval: 2s
       timeout: 5s
       retries: 120
   es01:
@@ -145,14 +146,14 @@ services:
   },
   {
     id: "mailcow",
-    copySettings: { ipv4_network: "10.214.78" },
+    copySettings: { ipv4_network: "OWN_NETWORK_9" },
     manifest: ["permissions: [", "permissions: [engine_socket, "],
     web: "nginx-mailcow",
     classicLimit: /ports contains an invalid type; docker-compose 1\.29 does not support it/,
     forRoot: /labelled for SELinux|driver_opts|engine_socket|mounts/,
     files: {
       ".env":
-        "MAILCOW_HOSTNAME=mail.example.org\nIPV4_NETWORK=10.214.77\nHTTP_PORT=18088\nHTTP_BIND=\nTZ=Europe/Berlin\n",
+        "MAILCOW_HOSTNAME=mail.example.org\nIPV4_NETWORK=OWN_NETWORK_8\nHTTP_PORT=18088\nHTTP_BIND=\nTZ=Europe/Berlin\n",
       "data/conf/unbound/unbound.conf": "server:\n",
     },
     compose: `services:
@@ -235,7 +236,7 @@ services:
       - TZ=
       - UPDATER_PERIOD=
     command: ["/bin/sh","-c","test -c /dev/net/tun || exit 9; touch /gluetun/servers.json; sleep 86400 & trap 'exit 0' TERM; wait"]
-    healthcheck: { test: "test -f /gluetun/servers.json", interval: 1s }
+    healthcheck: { test: "test -f /gluetun/servers.json", interval: 2s }
   qbittorrent:
     ${image}
     container_name: qbittorrent

@@ -2,5 +2,5 @@
 import { testClassicStacks, testStacks } from "../../support/stack-life.ts";
 import { furtherStacks } from "../../support/further-stacks.ts";
 
-testStacks(furtherStacks, { isRepeatLong: true });
+testStacks(furtherStacks);
 testClassicStacks(furtherStacks);

@@ -2,5 +2,5 @@
 import { largeStacks } from "../../support/large-stacks.ts";
 import { testClassicStacks, testStacks } from "../../support/stack-life.ts";
 
-testStacks(largeStacks, { isRepeatLong: true });
+testStacks(largeStacks);
 testClassicStacks(largeStacks);

@@ -2,5 +2,5 @@
 import { testClassicStacks, testStacks } from "../../support/stack-life.ts";
 import { popularStacks } from "../../support/popular-stacks.ts";
 
-testStacks(popularStacks, { isRepeatLong: false });
+testStacks(popularStacks);
 testClassicStacks(popularStacks);

@@ -2,5 +2,5 @@
 import { testClassicStacks, testStacks } from "../../support/stack-life.ts";
 import { rootStacks } from "../../support/root-stacks.ts";
 
-testStacks(rootStacks, { isRepeatLong: false });
+testStacks(rootStacks);
 testClassicStacks(rootStacks);
