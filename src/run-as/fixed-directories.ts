@@ -3,7 +3,7 @@ import { constants, type Stats } from "node:fs";
 import { lstat, mkdir, open, opendir, readdir } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { SvcError } from "../errors.ts";
-import { isMountOfUser } from "../sys/user-mounts.ts";
+import { requireNoUserMount } from "../sys/user-mounts.ts";
 import { hasCode } from "./helper/request-error.mjs";
 import { privateMode, removeEmptyDir, syncDirectory } from "./owned-dir.ts";
 
@@ -61,8 +61,7 @@ export class FixedDirectories {
   }
 
   async #inspect(path: string): Promise<Found> {
-    // Each call that waits for a program of the user takes one of the daemon's few threads for file systems.
-    if (this.isShared && path !== this.#root && (await isMountOfUser(path))) throw mountedByUser(path);
+    if (this.isShared && path !== this.#root) await requireNoUserMount(path);
     try {
       const stats = await lstat(path);
       const { uid } = stats;
@@ -154,8 +153,4 @@ export function openDirectory(path: string): ReturnType<typeof open> {
 
 export function notPlain(path: string): SvcError {
   return new SvcError("not_possible", `${path} is not a directory, or a parent of it is a symlink`);
-}
-
-function mountedByUser(path: string): SvcError {
-  return new SvcError("not_possible", `a user has mounted a file system at ${path}: unmount it first`);
 }

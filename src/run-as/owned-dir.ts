@@ -5,6 +5,7 @@
 import { chmod, lchown, lstat, mkdir, open, rmdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { SvcError } from "../errors.ts";
+import { requireNoUserMount } from "../sys/user-mounts.ts";
 import { hasCode } from "./helper/request-error.mjs";
 import type { User } from "./user.ts";
 
@@ -52,10 +53,11 @@ export async function removeEmptyDir(path: string): Promise<number> {
 
 /**
  * Whether the directory exists.
- * @throws SvcError `not_possible` for a symlink, a file, or a directory of another user
+ * @throws SvcError `not_possible` for a symlink, a file, a directory of another user, or a file system that a user has mounted
  */
 export async function isOwnedDir(path: string, uid: number, selfUid: number): Promise<boolean> {
   await assertOwnParent(path, selfUid);
+  await requireNoUserMount(path);
   try {
     const stats = await lstat(path);
     if (stats.isDirectory() && stats.uid === uid) return true;

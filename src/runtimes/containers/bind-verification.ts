@@ -8,6 +8,7 @@ import { join, relative } from "node:path";
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import { isInside } from "../../lib/paths.ts";
 import { parseMounts, type Mount } from "../../sys/mountinfo.ts";
+import { isMountOfUser } from "../../sys/user-mounts.ts";
 import { clockFiles } from "./host-clock.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 
@@ -39,7 +40,7 @@ export async function changedMount(
   })?.destination;
 }
 
-/** The first mount whose source, or a parent of it in the app's directory, is a symlink. */
+/** The first mount whose source, or a parent of it in the app's directory, is a symlink or mounted by a user. */
 async function changedLink(
   { directory }: Pick<RunnableApp, "directory">,
   binds: ContainerRecord["mounts"],
@@ -48,6 +49,7 @@ async function changedLink(
     let path = directory;
     for (const name of isInside(directory, source) ? relative(directory, source).split("/") : []) {
       path = join(path, name);
+      if (await isMountOfUser(path)) return destination;
       const stats = await lstat(path).catch(() => undefined);
       // An upgrade may have removed it. The rest of the path then contains nothing of the owner's.
       if (stats === undefined) break;

@@ -2,6 +2,7 @@ import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
 import { SvcError } from "../../errors.ts";
+import { requireNoUserMount } from "../../sys/user-mounts.ts";
 import type { FairQueue } from "../../lib/fair-queue.ts";
 import { boundedLines } from "../../lib/lines.ts";
 import type { TerminalSize } from "../../lib/terminal.ts";
@@ -208,6 +209,7 @@ export class SupervisorConnection {
 }
 
 async function openSocket(runDir: string, signal: AbortSignal): Promise<Socket | undefined> {
+  await requireNoUserMount(runDir);
   let directory;
   try {
     directory = await open(runDir, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);

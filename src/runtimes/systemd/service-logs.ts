@@ -1,6 +1,7 @@
 /** Output and exits of apps under systemd, from the journal. */
 import { stat } from "node:fs/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { requireNoUserMount } from "../../sys/user-mounts.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { unitName } from "./app-unit.ts";
@@ -88,18 +89,23 @@ export class ServiceLogs {
 
   /** How the main process ended before systemd last restarted it. */
   async lastExit({ id, runDir }: RunnableApp): Promise<MainExit | undefined> {
-    return readLastExit(unitName(id), (await stat(runDir)).birthtimeMs);
+    return readLastExit(unitName(id), await createdAtMsOf(runDir));
   }
 }
 
-/** The run directory is as old as the app: earlier lines belong to another app of the same name. */
 async function questionOf(
   { id, uid, ownerUid, runDir }: RunnableApp,
   signal: AbortSignal | undefined,
 ): Promise<Omit<JournalQuestion, "from" | "follow">> {
-  const { birthtimeMs } = await stat(runDir);
+  const sinceMs = await createdAtMsOf(runDir);
   // Units of root's apps may run as any user.
-  return { unit: unitName(id), uid: ownerUid === 0 ? undefined : uid, sinceMs: birthtimeMs, signal };
+  return { unit: unitName(id), uid: ownerUid === 0 ? undefined : uid, sinceMs, signal };
+}
+
+/** The run directory is as old as the app: earlier lines belong to another app of the same name. */
+async function createdAtMsOf(runDir: string): Promise<number> {
+  await requireNoUserMount(runDir);
+  return (await stat(runDir)).birthtimeMs;
 }
 
 function chunkOf(lines: readonly JournalLine[], truncated = false): LogChunk {
