@@ -23,6 +23,8 @@ const blockedIpv6: readonly [network: string, prefix: number][] = [
   ["ff00::", 8],
   // Teredo embeds an IPv4 address in an obfuscated form.
   ["2001::", 32],
+  // Translation within a site (RFC 8215). The position of the embedded IPv4 address is unknown.
+  ["64:ff9b:1::", 48],
   ["fd00:ec2::254", 128],
 ];
 
@@ -35,7 +37,6 @@ const embeddings: readonly { prefix: readonly number[]; at: number }[] = [
   { prefix: [0, 0, 0, 0, 0, 0xffff], at: 6 },
   { prefix: [0, 0, 0, 0, 0xffff, 0], at: 6 },
   { prefix: [0x64, 0xff9b, 0, 0, 0, 0], at: 6 },
-  { prefix: [0x64, 0xff9b, 1, 0, 0, 0], at: 6 },
   { prefix: [0x2002], at: 1 },
 ];
 
