@@ -135,7 +135,7 @@ export function isDiskFull(error: unknown): error is SvcError<"disk_full"> {
 
 /** `canceled`: the client disconnected. */
 export function clientGone(): SvcError<"canceled"> {
-  return new SvcError("canceled", "the client went away");
+  return new SvcError("canceled", "the client disconnected");
 }
 
 /**

@@ -7,10 +7,10 @@ import { ok, problem, warning, type Check, type ServedListener } from "./finding
 
 export const checkDaemon: Check = ({ config, servedAt }) =>
   servedAt !== undefined
-    ? ok(`answers on ${servedAt}`)
+    ? ok(`responds on ${servedAt}`)
     : warning(
-        `nothing answers on ${config.api.socket}: start it, with systemctl${config.mode === "user" ? " --user" : ""} ` +
-          "enable --now svc where systemd runs, else with svc daemon",
+        `no daemon responds on ${config.api.socket}; start it with systemctl${config.mode === "user" ? " --user" : ""} ` +
+          "enable --now svc, or without systemd with svc daemon",
       );
 
 /** Whether the daemon listens on its TCP address; if no daemon runs, whether the address is free. */

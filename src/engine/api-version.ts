@@ -24,7 +24,7 @@ export function chooseApiVersion(newest: string, oldest: string): string {
   if (isOlder(version, minApiVersion) || isOlder(version, oldest)) {
     throw new SvcError(
       "not_possible",
-      `the container engine speaks API ${oldest} to ${newest}, svc supports ${minApiVersion} to ${maxApiVersion}`,
+      `the container engine supports API ${oldest} to ${newest}, but svc needs ${minApiVersion} to ${maxApiVersion}`,
     );
   }
   return version;

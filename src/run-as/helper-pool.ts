@@ -210,7 +210,7 @@ export class HelperPool implements AsyncDisposable {
     const wake = () => turn.resolve(undefined);
     const abort = () => turn.reject(new SvcError("canceled", `${subject}: canceled`));
     const timer = setTimeout(
-      () => turn.reject(new SvcError("deadline_exceeded", `${subject}: waited too long`)),
+      () => turn.reject(new SvcError("deadline_exceeded", `${subject}: no helper process was free in time`)),
       Math.max(0, deadline - performance.now()),
     );
     queue.push(wake);

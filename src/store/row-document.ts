@@ -44,7 +44,7 @@ export function readChecked<T>(text: unknown, check: Guard<T>, problem: string):
 }
 
 /** @throws UnreadableRow */
-export function requireFields<T>(value: unknown, fields: Fields<NoInfer<T>>): asserts value is T {
+function requireFields<T>(value: unknown, fields: Fields<NoInfer<T>>): asserts value is T {
   if (!isObject(value)) throw new UnreadableRow("it is not an object");
   const wrong = wrongFields(value, fields);
   if (wrong.length > 0) throw new UnreadableRow(`it has an invalid ${wrong.join(", ")}`);

@@ -47,7 +47,7 @@ export function storeFiles(dir: string): StoreFiles {
 export const companionSuffixes = ["-wal", "-shm"] as const;
 
 /** Prefix of temporary files until they are complete; a crash may leave them behind. */
-export const temporaryPrefix = "svc.db.tmp-";
+const temporaryPrefix = "svc.db.tmp-";
 
 /**
  * Creates the directory if needed, and checks that nobody else can put files in it, and that the store's files are

@@ -317,7 +317,10 @@ export class Store implements AsyncDisposable {
     let isStored = false;
     try {
       if (this.#inspection !== undefined && (await this.#inspection) !== true) {
-        throw new SvcError("unavailable", "the database is damaged and rejects writes");
+        throw new SvcError(
+          "unavailable",
+          "the database is damaged and rejects writes; restart svc to restore the newest intact copy",
+        );
       }
       const results = await this.#writes.push({ statements, essential, deadlineMs: deadlineIn(timeoutMs) });
       isStored = true;

@@ -145,7 +145,7 @@ export class WriteQueue implements AsyncDisposable {
     const postponed: QueuedWrite[] = [];
     for (const [index, write] of settled.entries()) {
       const outcome = outcomes[index];
-      if (outcome === undefined) write.reject(new Error("the store's writer did not answer a write"));
+      if (outcome === undefined) write.reject(new Error("the store's writer did not respond to a write"));
       else if ("results" in outcome) write.resolve(outcome.results);
       else if ("failure" in outcome) write.reject(failureError(outcome.failure));
       else postponed.push(write);

@@ -444,7 +444,7 @@ for (const kind of ["upgrade", "restore", "repull"] as const) {
 }
 
 for (const kind of ["start", "restart", "stop", "remove"] as const) {
-  test(`after ${kind} nothing is made up for`, async (t) => {
+  test(`after a ${kind} by the user no start is retried`, async (t) => {
     const world = createWorld();
     await using reconciler = world.reconciler;
     await reconciler.start(["web"]);
@@ -455,7 +455,7 @@ for (const kind of ["start", "restart", "stop", "remove"] as const) {
   });
 }
 
-test("a backup, settings and a copy leave it unchanged", async (t) => {
+test("a backup, a change of settings and a copy leave the planned start unchanged", async (t) => {
   const world = createWorld();
   await using reconciler = world.reconciler;
   await reconciler.start(["web"]);

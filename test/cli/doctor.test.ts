@@ -60,7 +60,7 @@ test("svc doctor with --socket checks the configuration of the daemon there", as
   const { findings } = JSON.parse(stdout) as { findings: Finding[] };
   const textOf = (name: string): string | undefined => findings.find(({ check }) => check === name)?.text;
   t.is(textOf("configuration"), daemon.configFile);
-  t.is(textOf("daemon"), `answers on ${daemon.socketPath}`);
+  t.is(textOf("daemon"), `responds on ${daemon.socketPath}`);
   t.regex(textOf("store") ?? "", /is intact$/);
   const other = await runSvc(["--socket", daemon.socketPath, "doctor"], {
     host: { uid: uid === 0 ? 1000 : 0 },
@@ -116,7 +116,7 @@ test("problems are reported with a fix, and by the exit code", async (t) => {
   for (const [check, state, text] of [
     ["engine", "warning", /engine\.sock, so container and compose apps cannot run: install Docker/],
     ["dns", "warning", /^nowhere\.invalid cannot be resolved: see/],
-    ["daemon", "warning", /svc\.sock: start it/],
+    ["daemon", "warning", /svc\.sock; start it/],
     ["port", "problem", /\(EADDRINUSE\): another program listens there.*set \[api\] listen/],
     ["exposure", "warning", /without TLS/],
     ["permissions", "problem", /others may use .*api\.token: chmod go= it/],

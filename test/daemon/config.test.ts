@@ -260,12 +260,12 @@ function watched(
 }
 
 for (const [who, environment] of Object.entries(environments)) {
-  test(`as written for ${who}, it has the effect of no file`, (t) => {
+  test(`the template, as written for ${who}, has the same effect as no file`, (t) => {
     const text = configTemplate(file, environment);
     t.deepEqual(parseConfig(parse(text), file, environment), parseConfig({}, file, environment));
   });
 
-  test(`with all keys enabled it sets every key to its default, for ${who}`, (t) => {
+  test(`the template with all keys enabled sets every key to its default, for ${who}`, (t) => {
     const text = configTemplate(file, environment).replaceAll(/^#(?=[a-z_[])/gm, "");
     const missing = new Set<string>();
     const config = parseConfig(watched(parse(text), "", missing), file, environment);

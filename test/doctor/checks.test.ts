@@ -100,16 +100,16 @@ test("a clock that was never set is reported", async (t) => {
 test("a missing daemon is reported with the command to start it", async (t) => {
   const ready = await place(t);
   for (const [mode, start] of [
-    ["system", "systemctl enable --now svc where"],
-    ["user", "systemctl --user enable --now svc where"],
+    ["system", "systemctl enable --now svc,"],
+    ["user", "systemctl --user enable --now svc,"],
   ] as const) {
     const found = describeFinding(await checkDaemon({ ...ready, config: { ...ready.config, mode } }));
     t.true(
-      found.startsWith(`warning: nothing answers on ${ready.config.api.socket}: start it, with ${start}`),
+      found.startsWith(`warning: no daemon responds on ${ready.config.api.socket}; start it with ${start}`),
       found,
     );
   }
-  t.is(describeFinding(await checkDaemon({ ...ready, servedAt: "/run/svc" })), "ok: answers on /run/svc");
+  t.is(describeFinding(await checkDaemon({ ...ready, servedAt: "/run/svc" })), "ok: responds on /run/svc");
 });
 
 test("a time zone that only this shell has is reported as such", async (t) => {

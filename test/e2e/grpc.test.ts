@@ -263,7 +263,7 @@ test("an unknown name gets NOT_FOUND, and the stream continues; a file is sent o
   );
 });
 
-test("it requires authentication, and changes nothing", async (t) => {
+test("reflection requires authentication, and is not audited", async (t) => {
   const daemon = await emptyDaemon();
   const refused = await errorOf(ask(daemon.tokenClient(ServerReflection, "grpc", "svcp_wrong")));
   t.is(refused.code, "Unauthenticated");
@@ -272,7 +272,7 @@ test("it requires authentication, and changes nothing", async (t) => {
 });
 
 const rootTest = isRoot ? test : test.skip;
-rootTest(`a regular user may use it${needsRoot}`, async (t) => {
+rootTest(`a regular user may use reflection${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using nobody = await daemon.as(65_534);
   const [list] = await ask(nobody.client(ServerReflection, "grpc"), { case: "listServices", value: "" });

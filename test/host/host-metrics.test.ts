@@ -415,7 +415,7 @@ test("a Node process has the name of its program, whatever Node calls its thread
   t.is(scan.processes(known).find((process) => process.pid === pid)?.name, "node");
 });
 
-test("others have the kernel's name", async (t) => {
+test("a process of another program has the kernel's name", async (t) => {
   const child = spawn("/bin/sh", ["-c", "echo 0; read line"], { stdio: ["pipe", "pipe", "ignore"] });
   t.teardown(() => child.kill("SIGKILL"));
   await nextEvent(child.stdout, "data");

@@ -566,7 +566,7 @@ test("for a host that ssh does not find, the error has ssh's message, not git's 
   );
 });
 
-test("otherwise the error has git's own last message", (t) => {
+test("without a message of ssh, the error has git's own last message", (t) => {
   const { reason, message } = gitFailure("https://a/b", ["warning: one", "fatal: two", "three"], ended);
   t.deepEqual([reason, message], ["git_failed", "git cannot read https://a/b: two"]);
 });

@@ -280,7 +280,7 @@ test("an image that cannot be read is removed when its pull is canceled at the e
   const controller = new AbortController();
   engine.onPull = () => {
     controller.abort();
-    throw new SvcError("canceled", "the client went away");
+    throw new SvcError("canceled", "the client disconnected");
   };
   await pull(t, engine, controller.signal);
   t.deepEqual([...engine.names], []);

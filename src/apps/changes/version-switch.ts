@@ -95,7 +95,10 @@ export class VersionSwitch {
     if (manifest.migrate !== undefined) await runStep(this.#options, next, manifest.migrate, "migrate", work);
     if (!canTestVersion(app)) return;
     if (rolls && (await runtimeOf(app).rolling?.canRoll(next)) === true) {
-      work.onProgress?.({ step: "trial", message: `Replacing what runs by ${next.version}, bit by bit` });
+      work.onProgress?.({
+        step: "trial",
+        message: `Replacing the running version with ${next.version}, task by task`,
+      });
       await writeSettingsFiles(userHelpers, next);
       await runtimeOf(app).rolling?.roll(next, { signal: work.signal });
       return;

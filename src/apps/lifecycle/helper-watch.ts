@@ -55,5 +55,5 @@ export class HelperWatch implements Disposable {
 }
 
 function silence(userName: string): SvcError<"unavailable"> {
-  return new SvcError("unavailable", `the helper process of user "${userName}" does not answer`);
+  return new SvcError("unavailable", `the helper process of user "${userName}" does not respond`);
 }

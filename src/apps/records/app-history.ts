@@ -121,7 +121,7 @@ function usageOf(row: Row): RuntimeUsage {
 }
 
 /** The time in which each app ran. */
-export function summarizeApps(samples: readonly AppsSample[]): AppsSample {
+function summarizeApps(samples: readonly AppsSample[]): AppsSample {
   const rows = new Map<string, Row[]>();
   for (const { apps } of samples)
     for (const [id, row] of Object.entries(apps)) rows.set(id, [...(rows.get(id) ?? []), row]);

@@ -22,7 +22,7 @@ export function failureOf(error: unknown, connection: S3Connection): S3Failure {
 function explain(error: unknown, connection: S3Connection): S3Failure {
   const { bucket } = connection;
   if (error instanceof SvcError) return error;
-  if (!(error instanceof Error)) return unavailable(`the S3 server: ${String(error)}`);
+  if (!(error instanceof Error)) return unavailable(`the S3 server failed: ${String(error)}`);
   const { name, message, code, $metadata } = error as SdkError;
   const status = $metadata?.httpStatusCode;
   const text = `${name}${message === "" || message === name ? "" : `: ${message}`}`;
@@ -36,7 +36,7 @@ function explain(error: unknown, connection: S3Connection): S3Failure {
       return denied(`the bucket "${bucket}" does not exist on the S3 server`);
     case "RequestTimeTooSkewed":
       return denied(
-        `the clocks of this host and of the S3 server differ too much (${detail}); set this host's`,
+        `the clocks of this host and of the S3 server differ too much (${detail}); check this host's clock`,
       );
     case "AbortError":
       return { reason: "canceled", message: "the transfer was canceled" };
@@ -62,7 +62,7 @@ function explain(error: unknown, connection: S3Connection): S3Failure {
   if (status !== undefined) return unavailable(`the S3 server responded with status ${status} (${detail})`);
   if (typeof code === "string" && untrusted.test(code))
     return denied(
-      `the S3 server has a certificate that this host does not trust (${code}); set its CA as ca`,
+      `the S3 server has a certificate that this host does not trust (${code}); set its CA certificate as ca (--ca FILE)`,
     );
   return unavailable(`the S3 server cannot be reached (${typeof code === "string" ? code : detail})`);
 }

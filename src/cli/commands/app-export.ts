@@ -21,7 +21,9 @@ export function addExportCommand(parent: Command, run: RunCommand): void {
     .command("export")
     .description("print manifests that run an app on another engine")
     .argument("<id>", "the app")
-    .addOption(new Option("--to <engine>", "which engine").choices(ExportAppRequestTos).makeOptionMandatory())
+    .addOption(
+      new Option("--to <engine>", "target engine").choices(ExportAppRequestTos).makeOptionMandatory(),
+    )
     .option("-o, --output <dir>", "write the files to this directory; existing files are not overwritten")
     .action(run(exportApp));
 }

@@ -25,7 +25,7 @@ export function addPlacementOptions(command: Command, where = AppPlacementOns): 
     .addOption(
       new Option(
         "--publish <mode>",
-        "on a swarm: publish ports on the nodes that run the app, or on every node (default: host)",
+        "on a swarm: publish ports on nodes that run the app (host) or on every node (mesh) (default: host)",
       ).choices(AppPlacementPortses),
     );
 }
@@ -54,7 +54,7 @@ export function addPlacementCommands(parent: Command, run: RunCommand): void {
     .command("scale")
     .description("set the number of tasks of an app on a swarm")
     .argument("<id>", "the app")
-    .argument("<n>", "how many", replicasOf)
+    .argument("<n>", "number of tasks", replicasOf)
     .action(run((context, id: string, replicas: number) => scale(context, id, replicas)));
 }
 

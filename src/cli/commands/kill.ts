@@ -21,7 +21,9 @@ export function addKillCommand(parent: Command, run: RunCommand): void {
     .description("send a signal to processes of this machine; needs root")
     .argument("<pid...>", "the processes")
     .addOption(
-      new Option("-s, --signal <name>", "which signal").choices(SignalProcessRequestSignals).default("term"),
+      new Option("-s, --signal <name>", "signal to send")
+        .choices(SignalProcessRequestSignals)
+        .default("term"),
     )
     .option(
       "--start-ticks <ticks>",

@@ -62,7 +62,7 @@ async function requireKnownFilters({ state, runtime }: Filters): Promise<void> {
   }
 }
 
-export async function showApps(context: CommandContext, options: ListOptions = {}): Promise<void> {
+async function showApps(context: CommandContext, options: ListOptions = {}): Promise<void> {
   const { watch = false, allNodes = false } = options;
   const { quiet = false } = context.options;
   await requireKnownFilters(options);

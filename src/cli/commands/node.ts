@@ -15,7 +15,7 @@ export function addNodeCommand(parent: Command, run: RunCommand): void {
   node
     .command("add")
     .description("add a named node: a remote daemon")
-    .argument("<name>", "lower-case letters, digits, dots, dashes and underscores")
+    .argument("<name>", "name of the node: lower-case letters, digits, dots, dashes and underscores")
     .argument("<address>", "ssh://[user@]host[:port], https://host[:port] or unix:///path")
     .option("--token-file <file>", "with https: a file with the token, readable only by you")
     .option(

@@ -43,7 +43,7 @@ export function addTokenCommand(parent: Command, run: RunCommand): void {
   token
     .command("rotate")
     .description(
-      "print a new primary token; the old one stays valid for --grace, access tokens and sessions end",
+      "print a new primary token; the old one stays valid for --grace; access tokens and sessions end at once",
     )
     .option(
       "--grace <time>",

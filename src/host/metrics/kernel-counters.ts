@@ -76,7 +76,7 @@ export class KernelReader {
   /** @throws Error where `/proc/stat`, `loadavg`, `meminfo` or `uptime` is missing, which means that this is not Linux */
   read(): KernelCounters {
     const [processor, ...cores] = processorTicks(this.#proc("stat"));
-    if (processor === undefined) throw new Error("/proc/stat tells nothing about processors");
+    if (processor === undefined) throw new Error("/proc/stat has no CPU counters");
     const [load1 = 0, load5 = 0, load15 = 0] = this.#proc("loadavg").split(" ").map(Number);
     const [cpu, memory, io] = ["cpu", "memory", "io"].map((name) => this.#pressure(name));
     return {

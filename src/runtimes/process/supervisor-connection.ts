@@ -65,7 +65,7 @@ export async function connectSupervisor(
     const { min, max } = first.value.protocol;
     if (min > protocolVersion || max < protocolVersion) {
       throw unavailable(
-        `the supervisor in ${runDir} supports protocol ${min} to ${max}, this svc supports ${protocolVersion}`,
+        `the supervisor in ${runDir} supports protocol ${min} to ${max}, but this svc needs ${protocolVersion}`,
       );
     }
     return new SupervisorConnection(socket, messages, first.value);

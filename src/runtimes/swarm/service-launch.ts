@@ -70,7 +70,7 @@ export function lacksAllNodes(launched: LaunchedService, tasks: readonly SwarmTa
   return !isAnyUp(launched, tasks) && isReplaced(launched, tasks);
 }
 
-export function isAnyUp({ serviceId }: LaunchedService, tasks: readonly SwarmTask[]): boolean {
+function isAnyUp({ serviceId }: LaunchedService, tasks: readonly SwarmTask[]): boolean {
   return tasks.some((task) => task.serviceId === serviceId && isUpTask(task));
 }
 

@@ -3,7 +3,7 @@ import { posix } from "node:path";
 import { anchorOf, parseInline, parseMarkdown, withoutMarks, type Block } from "../../lib/markdown.ts";
 
 /** The path of the index; every other page is below it, under the path of its file without `.md`. */
-export const guidePath = "/docs/guide";
+const guidePath = "/docs/guide";
 const styleSheet = "/docs/guide.css";
 
 /** @param file path below `docs/`, such as `how-to/change-a-port.md` */

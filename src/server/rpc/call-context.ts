@@ -13,7 +13,7 @@ import { requestIdKey, userContextKey, type UserContext } from "./user-context.t
 const longestTimerMs = 2 ** 31 - 1;
 
 /** The abort reason of ended calls. Shared, because creating an error per call is expensive. */
-const callIsOver = new SvcError("canceled", "the call is over");
+const callIsOver = new SvcError("canceled", "the call has ended");
 
 const noSignals: readonly AbortSignal[] = [];
 

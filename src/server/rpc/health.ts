@@ -81,7 +81,7 @@ export class HealthState {
     if (this.#watchers < max && (isRoot || this.#watchersOf.of(peerUid) < maxWatchersPerPeer)) return;
     throw new SvcError(
       "too_many",
-      `cannot watch the daemon's health: at most ${maxWatchersPerPeer} clients per user and ${max} in all can; use Check`,
+      `cannot watch the daemon's health: at most ${maxWatchersPerPeer} clients per user and ${max} in total may watch it; use Check`,
     );
   }
 }

@@ -39,7 +39,7 @@ async function tokenPath(t: ExecutionContext): Promise<string> {
 }
 
 test.serial(
-  "the first start creates it, readable only for its owner with any umask, and leaves nothing else",
+  "the first start creates the token file, readable only for its owner with any umask, and leaves nothing else",
   async (t) => {
     const file = await tokenPath(t);
     const umask = process.umask(0);
@@ -53,7 +53,7 @@ test.serial(
   },
 );
 
-test("later starts keep it", async (t) => {
+test("later starts keep the token file", async (t) => {
   const file = await tokenPath(t);
   t.is(await openTokenFile(file, selfUid), await openTokenFile(file, selfUid));
 });

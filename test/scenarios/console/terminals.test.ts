@@ -268,7 +268,7 @@ async function withApp(): Promise<TestDaemon> {
   return daemon;
 }
 
-test("in a pipe it runs its input, and returns the exit code", async (t) => {
+test("in a pipe svc shell runs its input, and returns the exit code", async (t) => {
   await using daemon = await withApp();
   const svc = (args: readonly string[], input = ""): Promise<{ code: unknown; out: string; err: string }> =>
     new Promise((resolve) => {

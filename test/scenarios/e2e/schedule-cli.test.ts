@@ -199,7 +199,7 @@ test("concurrent commands do not undo each other", async (t) => {
   await writeConcurrently(t, (...args) => svc(daemon, ...args));
 });
 
-test("concurrent commands without a socket, each in its own process, do not, either", async (t) => {
+test("concurrent commands of separate processes without a daemon do not undo each other", async (t) => {
   await using home = await createHome();
   await home.begin("list").ended;
   await writeConcurrently(t, (...args) => home.begin(...args).ended);

@@ -295,7 +295,7 @@ rootTest(`a helper that its owner stopped delays only its owner${needsRoot}`, as
   assertOthersAreRight(report.apps);
   t.regex(
     report.apps.find(({ id }) => id === "of-games")?.unknown ?? "",
-    /helper process .* does not answer/,
+    /helper process .* does not respond/,
   );
   t.is(stats.length, 3);
   // Two seconds are required; without the timeout it is twelve, when the helper is killed.

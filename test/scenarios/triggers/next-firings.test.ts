@@ -143,7 +143,7 @@ for (let part = 1; part <= parts; part += 1) {
   );
 }
 
-test.serial("every reason is needed", (t) => {
+test.serial("every allowed difference from the reference occurs", (t) => {
   for (const [name, count] of counts) t.log(`${count} × ${name}`);
   t.deepEqual(
     [...counts].filter(([, count]) => count === 0),

@@ -118,7 +118,7 @@ test("an app is upgraded, and stopped for it if it runs", async (t) => {
   t.deepEqual(asked, ["upgrade a stopped for it"]);
 });
 
-test("it reports that no update is available", async (t) => {
+test("an update reports that no newer version is available", async (t) => {
   t.is((await update({ upToDate: true }).run).output, "a 1.0 is up to date\n");
   t.is((await update({ to: "1.0" }).run).output, "a 1.0 reinstalled from its source\n");
 });
@@ -328,7 +328,7 @@ test("a canceled run leaves no process, neither one that ignores SIGTERM nor one
   for (const pid of pids) t.false(await isAlive(pid));
 });
 
-test("a normal exit leaves no process either", async (t) => {
+test("a command that exits normally leaves no background process", async (t) => {
   await using world = await createWorld();
   const { exitCode, output } = await world.appShell(leftover);
   t.is(exitCode, 0);

@@ -194,7 +194,7 @@ test("a connection with an unread request is not idle for its own peer", (t) => 
   t.deepEqual(open(connections), [true, false, true, true]);
 });
 
-test("it is idle for other peers with fewer connections", (t) => {
+test("a connection with an unread request is idle for other peers with fewer connections", (t) => {
   const places = placesOf(2, 2);
   const connections = admitted(places, [1, 1]);
   connections[0]!.isNew = true;

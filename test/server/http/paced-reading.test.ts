@@ -457,7 +457,7 @@ test("unread responses of a user are limited to about 64 MiB, and further connec
   t.true(held > 4 && held < 20, `${held} of ${connections}`);
 });
 
-test("root has no such limit", async (t) => {
+test("unread responses of root are not limited", async (t) => {
   t.timeout(120_000);
   t.is(await heldBy(t, 0), connections);
 });

@@ -427,7 +427,7 @@ test("an error that fits is sent unchanged", (t) => {
   t.true(sent(error).bytes < maxStatusBytes);
 });
 
-test("other protocols send the complete error", (t) => {
+test("protocols other than gRPC send the complete error", (t) => {
   const licenses = [{ name: "LICENSE", text: "x".repeat(65_536), sha256 }];
   const error = new SvcError("license_required", "read it", { payload: { licenses } });
   for (const protocolName of [undefined, "connect", "grpc-web"]) {
@@ -490,7 +490,7 @@ test("an error that is not svc's keeps its code", (t) => {
   }
 });
 
-test("any error fits", (t) => {
+test("any error fits into the trailers of gRPC", (t) => {
   const text = fc.oneof(
     fc.string({ unit: "grapheme", maxLength: 40 }),
     fc

@@ -37,7 +37,7 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
     .command("upload")
     .description("upload an archive to a storage, after checking that it is intact")
     .argument("<file>", "the archive, - for standard input")
-    .option("--storage <name>", "where to", "local")
+    .option("--storage <name>", "target storage", "local")
     .option("--identity <file>", identityHelp)
     .addHelpText("after", uploadExamples)
     .action(run(upload));
@@ -47,7 +47,7 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
 }
 
 const verifyExamples = `
-Exits with 1 if the archive is damaged. Rotation always keeps the newest verified archive.
+Exits with 1 if the archive is damaged. --keep and backup policies never delete the newest verified archive.
 
 Examples:
   svc backup verify hello latest

@@ -55,7 +55,7 @@ const examples = `
 Each app is read once for all storages. If an app or a storage fails, the others still get their backups, and the exit code is 1.
 With --keep…, older archives are deleted once the new one is complete on that storage.
 
-For one app without options, svc backup hello does the same.
+Short form, for one app without options: svc backup hello
 
 Examples:
   svc backup create hello

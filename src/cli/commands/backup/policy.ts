@@ -38,9 +38,9 @@ export function addPolicyCommand(parent: Command, run: RunCommand): void {
       new Option("--mode <mode>", "state of a running app during the backup").choices(BackupPolicyModes),
     )
     .option("--verify", "also restore each backup to a temporary directory")
-    .option("--no-verify", "do not restore backups for a test")
+    .option("--no-verify", "do not restore backups to test them")
     .addOption(
-      new Option("--catch-up [which]", "make up for a backup that was missed while the daemon was down")
+      new Option("--catch-up [which]", "back up once if backups were missed while the daemon was down")
         .choices(BackupPolicyCatchUps)
         .preset("latest"),
     )
