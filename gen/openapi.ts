@@ -2833,6 +2833,8 @@ export interface components {
             };
             /** @description Keys whose values differ from those in `running`; a restart applies them. */
             readonly changed: string[];
+            /** @description Ports of the next start that something else uses, one sentence each. Set only by UpdateAppSettings. */
+            readonly notes: string[];
         };
         /** @description Resource usage of an app. Values that cannot be measured are absent. */
         AppStats: {
@@ -6611,6 +6613,8 @@ export interface operations {
                     };
                     /** @description Ignored. */
                     readonly changed?: string[];
+                    /** @description Ignored. */
+                    readonly notes?: string[];
                 };
             };
         };

@@ -132,6 +132,11 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /^svc: for a version: svc upgrade hello --version v1\.0\.0\n/,
   },
+  {
+    args: ["settings", "set", "hello", "port=80"],
+    stdout: /^KEY/,
+    stderr: /^warning: port 80 \("http"\) is in use by app "web"$/m,
+  },
   { args: ["settings", "set", "hello", "port", "8090"], exitCode: 2, stderr: /^svc: write port=8090\n/ },
   {
     args: ["settings", "hello", "port=8090"],

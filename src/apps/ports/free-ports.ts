@@ -3,7 +3,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
 import { resolvePorts } from "../../packages/settings/settings.ts";
 import type { AppsContext } from "../apps-context.ts";
-import { explainFixedPort, movablePorts, nextFree, type MovablePort } from "./movable-ports.ts";
+import { movablePorts, nextFree, takenPortNote, type MovablePort } from "./movable-ports.ts";
 import { keyOf, type PortKey, type PortReservations } from "./port-reservations.ts";
 
 export interface FreePortsOptions extends Pick<AppsContext, "ports" | "registry"> {
@@ -66,9 +66,7 @@ export class FreePorts {
     for (const port of resolvePorts(manifest, settings)) {
       if (promised.includes(keyOf(port)) || !isTaken(keyOf(port))) continue;
       const by = await this.#holder(keyOf(port), owner);
-      const isFixed = !movablePorts(manifest, settings).some((each) => each.port === port.port);
-      const why = isFixed ? `; ${explainFixedPort(manifest, port.port)}` : "";
-      notes.push(`port ${port.port} ("${port.name}") is in use by ${by}, so the app cannot start${why}`);
+      notes.push(takenPortNote(manifest, settings, port, by));
     }
     return {
       settings,

@@ -1,7 +1,7 @@
 /** Ports whose number a setting gives, so that an app can use another one. */
 import type { JsonObject } from "../../lib/json.ts";
 import { settingsOf, type Manifest } from "../../packages/manifest/manifest.ts";
-import { mergeDefaults } from "../../packages/settings/settings.ts";
+import { mergeDefaults, type ResolvedPort } from "../../packages/settings/settings.ts";
 import type { PortKey } from "./port-reservations.ts";
 
 const maxPort = 65_535;
@@ -52,6 +52,18 @@ export function nextFree(
   for (let port = from + 1; port <= maximum; port++) if (isFree(port)) return port;
   for (let port = lowest; port < from; port++) if (isFree(port)) return port;
   return undefined;
+}
+
+/** A remark on a port of an app that cannot start with it. @param by the holder */
+export function takenPortNote(
+  manifest: Pick<Manifest, "settings" | "ports"> & Partial<Pick<Manifest, "runtime">>,
+  values: JsonObject,
+  { name, port }: Pick<ResolvedPort, "name" | "port">,
+  by: string,
+): string {
+  const isFixed = !movablePorts(manifest, values).some((each) => each.port === port);
+  const why = isFixed ? `; ${explainFixedPort(manifest, port)}` : "";
+  return `port ${port} ("${name}") is in use by ${by}, so the app cannot start${why}`;
 }
 
 /** Why no other port can be chosen, and how the package's author changes that. */

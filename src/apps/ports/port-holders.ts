@@ -17,7 +17,7 @@ import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import type { AppRegistry } from "../records/app-registry.ts";
 import { runningSettings } from "../records/app-view.ts";
-import { explainFixedPort, movablePorts, nextFree } from "./movable-ports.ts";
+import { explainFixedPort, movablePorts, nextFree, takenPortNote } from "./movable-ports.ts";
 import { keyOf, type PortKey, type PortReservations } from "./port-reservations.ts";
 
 export interface PortHoldersOptions {
@@ -55,22 +55,26 @@ export class PortHolders {
     this.#options = options;
   }
 
-  /** The ports that a new app cannot have: of the daemon, bound by a process, declared by an app, or reserved by another daemon. */
-  async inUse(): Promise<Set<PortKey>> {
+  /**
+   * The ports that a new app cannot have: of the daemon, bound by a process, declared by an app, or reserved by another daemon.
+   * @param exceptId an app whose declared ports do not count
+   */
+  async inUse(exceptId?: string): Promise<Set<PortKey>> {
     const bound = await Promise.all(boundTables.map(readBoundPorts));
     const { reservations, daemonPort } = this.#options;
     return new Set<PortKey>([
       `tcp/${daemonPort}`,
       ...bound.flat(),
-      ...this.declared(),
+      ...this.declared(exceptId),
       ...(await reservations.others()),
     ]);
   }
 
   /** The ports of all apps: of their next starts and of the running ones. */
-  declared(): Set<PortKey> {
+  declared(exceptId?: string): Set<PortKey> {
     const ports = this.#options.registry
       .all()
+      .filter(({ id }) => id !== exceptId)
       .flatMap((app) => [
         ...resolvePorts(app.manifest, app.settings),
         ...resolvePorts(app.manifest, runningSettings(app, true)),
@@ -84,11 +88,27 @@ export class PortHolders {
     const [socket] = protocol === "tcp" ? ((await listeners()).get(port) ?? []) : [];
     if (socket !== undefined) return this.#describe(socket, viewer);
     const key = keyOf({ protocol, port });
-    const app = this.#visible(viewer).find((each) =>
-      resolvePorts(each.manifest, each.settings).some((declared) => keyOf(declared) === key),
+    const app = this.#visible(viewer).find(
+      (each) =>
+        each.id !== viewer.id &&
+        resolvePorts(each.manifest, each.settings).some((declared) => keyOf(declared) === key),
     );
     if (app !== undefined) return this.#nameOf(app, viewer);
-    return this.declared().has(key) ? "another app" : "another process";
+    return this.declared(viewer.id).has(key) ? "another app" : "another process";
+  }
+
+  /** One remark for each port of the app's next start that something else uses. */
+  async conflicts(app: AppRecord): Promise<string[]> {
+    const { manifest, settings, id } = app;
+    const inUse = await this.inUse(id);
+    const own = this.#isUp(app) ? resolvePorts(manifest, runningSettings(app, true)).map(keyOf) : [];
+    const taken = resolvePorts(manifest, settings).filter(
+      (port) => inUse.has(keyOf(port)) && !own.includes(keyOf(port)),
+    );
+    const viewer = this.#options.runnable(app);
+    return Promise.all(
+      taken.map(async (port) => takenPortNote(manifest, settings, port, await this.holderOf(port, viewer))),
+    );
   }
 
   /**

@@ -49,6 +49,11 @@ export class AppSettings {
     };
   }
 
+  /** One remark for each port that something else uses. */
+  portConflicts(app: AppRecord): Promise<string[]> {
+    return this.#options.ports.conflicts(app);
+  }
+
   /**
    * Replaces the chosen values. Unknown keys and values that the schema rejects change nothing.
    * @throws SvcError `invalid_request` with one violation per field, `app_busy`

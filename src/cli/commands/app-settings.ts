@@ -106,7 +106,9 @@ async function unsetSettings(context: CommandContext, id: string, keys: readonly
 }
 
 async function update(context: CommandContext, id: string, values: JsonObject): Promise<void> {
-  return printSettings(context, id, await context.call(calls.updateAppSettings, { id, values }));
+  const settings = await context.call(calls.updateAppSettings, { id, values });
+  await printSettings(context, id, settings);
+  if (!context.json) for (const note of settings.notes) context.note(`warning: ${note}`);
 }
 
 /** The values that differ from their defaults. Storing a default would keep it after the package changes it. */

@@ -217,7 +217,8 @@ export function createAppService(
     updateAppSettings: async ({ id, values = {} }, context) => {
       const user = userOf(context);
       await settings.replace(await finder.find(id, user), values, user, context.signal);
-      return settingsMessage(settings.view(await finder.find(id, user)));
+      const app = await finder.find(id, user);
+      return { ...settingsMessage(settings.view(app)), notes: await settings.portConflicts(app) };
     },
 
     attachConsole: (inputs, context) => consoles.attach(inputs, userOf(context), context.signal),

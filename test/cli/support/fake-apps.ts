@@ -175,7 +175,8 @@ export function fakeApps(
     updateAppSettings: ({ values }) => {
       if (values !== undefined && "wrong" in values)
         throw invalidField("values.wrong", "is not a setting of the package");
-      return { ...settings, values: values ?? {}, restartRequired: true };
+      const notes = values?.["port"] === 80 ? ['port 80 ("http") is in use by app "web"'] : [];
+      return { ...settings, values: values ?? {}, restartRequired: true, notes };
     },
     getDiskReport: () => ({
       apps: [{ id: "hello", name: "Hello", repositoryBytes: 2048n, dataBytes: 1n, totalBytes: 2049n }],

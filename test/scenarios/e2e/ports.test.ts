@@ -302,6 +302,21 @@ test("a port that the user chooses stays, and a note says that it is in use", as
   t.deepEqual(notes, [`port ${port} ("http") is in use by app "web", so the app cannot start`]);
 });
 
+test("a change of settings to a port that something else uses returns the same note", async (t) => {
+  const daemon = await emptyDaemon();
+  const apps = daemon.client(AppService);
+  const [port, other] = [await freePort(), await freePort()];
+  await writePackage(join(daemon.dir, "package"), port);
+  await apps.installApp({ spec: join(daemon.dir, "package") });
+  await apps.installApp({ spec: join(daemon.dir, "package"), settings: { port: other } });
+  await apps.startApp({ id: "web-2" });
+  const notesAt = async (number: number): Promise<readonly string[]> =>
+    (await apps.updateAppSettings({ id: "web-2", values: { port: number } })).notes;
+  t.deepEqual(await notesAt(port), [`port ${port} ("http") is in use by app "web", so the app cannot start`]);
+  t.deepEqual(await notesAt(other), []);
+  t.deepEqual(await notesAt(await freePort()), []);
+});
+
 test("two daemons give the apps of one package different ports while both are stopped", async (t) => {
   const daemon = await emptyDaemon();
   await using other = await startDaemon();
