@@ -10,6 +10,7 @@ import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
+import { runSvc } from "../cli/support/run-svc.ts";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { type TestDaemon, startDaemon } from "../support/daemon.ts";
@@ -319,6 +320,35 @@ async function outcomeOf(call: string, ask: Call): Promise<Outcome> {
   });
   return { call, tookMs: performance.now() - startedMs, error };
 }
+
+dockerTest(`commands say that the engine of an app is stopped, and what to do${needsDocker}`, async (t) => {
+  t.timeout(120_000);
+  await using engine = await startEngine();
+  await engine.images.build("svc/box:latest");
+  await using daemon = await startDaemon({ config: engine.config });
+  const svc = (...args: string[]): ReturnType<typeof runSvc> =>
+    runSvc([...args, "--socket", daemon.socketPath]);
+  const spec = join(daemon.dir, "box");
+  await writeFiles(spec, {
+    "svc.yaml": `id: box\nname: Box\nversion: "1"\ndocker: { image: "svc/box:latest", command: [sleep, "1000000"] }\n`,
+  });
+  t.is((await svc("install", spec, "--start")).exitCode, 0);
+  await engine.stop();
+  await eventually(async () => assert.match((await svc("ls")).stdout, /UNKNOWN/));
+  for (const [line, stderr] of [
+    ["start box", /^svc: the container engine is not available; app "box" will start when it is back\n$/],
+    ["upgrade box", /^svc: app "box" cannot be upgraded now: the container engine .*\n$/],
+    ["upgrade --all", /^svc: app "box" cannot be upgraded now: the container engine .*\n$/],
+    [
+      "stop box",
+      /^svc: the container engine is not available, so app "box" could not be stopped; try again when it is back\n$/,
+    ],
+  ] as const) {
+    const refused = await svc(...line.split(" "));
+    t.is(refused.exitCode, 6, line);
+    t.regex(refused.stderr, stderr, line);
+  }
+});
 
 composeTest(`an engine that hangs delays no call beyond its timeout${needsCompose}`, async (t) => {
   t.timeout(300_000);

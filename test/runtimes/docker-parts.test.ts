@@ -334,7 +334,10 @@ for (const what of ["stop", "remove"] as const) {
       refusing((events) => (events.error = new SvcError("unavailable", "away")))[what](app),
     );
     t.is(away.code, "unavailable");
-    t.regex(away.message, /^the container engine stopped while app "web" was (stopped|removed)$/);
+    t.regex(
+      away.message,
+      /^the container engine is not available, so app "web" could not be (stopped; try again when it is back|removed)$/,
+    );
     t.is((await failureOf(refusing((events) => events.generation++)[what](app))).code, "unavailable");
     t.is(await failureOf(refusing(() => undefined)[what](app)), refusal);
   });

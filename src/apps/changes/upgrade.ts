@@ -209,9 +209,14 @@ export class Upgrader {
     else await operations.end(operation);
   }
 
-  /** @throws SvcError `app_running` if the app would have to be stopped and the request does not allow it */
+  /**
+   * @throws SvcError `app_running` if the app would have to be stopped and the request does not allow it; `unavailable`
+   *   while its state is unknown
+   */
   async #requireReady(app: AppRecord, { stopApp }: UpgradeRequest): Promise<void> {
-    const state = this.#options.runtimeOf(app).status(app.id)?.state ?? "STOPPED";
+    const { state = "STOPPED", reason = "" } = this.#options.runtimeOf(app).status(app.id) ?? {};
+    if (state === "UNKNOWN")
+      throw new SvcError("unavailable", `app "${app.id}" cannot be upgraded now: ${reason}`);
     if (state === "STOPPED" || state === "FAILED" || state === "CRASHED") return;
     if (isUp(state) && (stopApp || (await this.#switch.supportsRolling(app)))) return;
     throw new SvcError("app_running", `app "${app.id}" is running; stop it before upgrading it`);

@@ -88,9 +88,9 @@ async function upgrade(
         const request = { ...shared, ...accepted, id };
         return followProgress(context, `upgrade ${id}`, AppService.method.upgradeAppStream, request);
       }).catch((error: unknown) => {
+        if (stopApp || asSvcError(error)?.reason !== "app_running") throw error;
         const app = apps.get(id);
-        if (asSvcError(error)?.reason !== "app_running" || app === undefined)
-          throw withoutNoRestart(error, id);
+        if (app === undefined) throw withoutNoRestart(error, id);
         noteSkipped(context, app);
         return undefined;
       });
@@ -163,8 +163,7 @@ function isUp({ state }: App): boolean {
 
 function withoutNoRestart(error: unknown, id: string): unknown {
   const known = asSvcError(error);
-  if (known?.reason !== "app_running") return error;
-  return new AdvisedError(known, `${known.message}: svc stop ${id}; or omit --no-restart`);
+  return known && new AdvisedError(known, `${known.message}: svc stop ${id}; or omit --no-restart`);
 }
 
 function noteSkipped(context: CommandContext, app: App): void {

@@ -134,7 +134,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   async start(app: RunnableApp, signal?: AbortSignal): Promise<void> {
     this.#detectHang();
     try {
-      await this.#whileAvailable(`app "${app.id}" was started; it will start when the engine is back`, () =>
+      await this.#whileAvailable(`; app "${app.id}" will start when it is back`, () =>
         this.launch(app, { signal }),
       );
     } catch (error) {
@@ -146,19 +146,21 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   }
 
   async stop(app: RunnableApp): Promise<void> {
-    await this.#whileAvailable(`app "${app.id}" was stopped`, () => this.end(app));
+    await this.#whileAvailable(`, so app "${app.id}" could not be stopped; try again when it is back`, () =>
+      this.end(app),
+    );
   }
 
   async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {
-    return this.#whileAvailable(`app "${app.id}" was removed`, () => this.clear(app, keep));
+    return this.#whileAvailable(`, so app "${app.id}" could not be removed`, () => this.clear(app, keep));
   }
 
   async requireResponse({ id }: RunnableApp): Promise<void> {
     if (!this.isUntouched(id)) await this.#options.state.containers();
   }
 
-  /** Errors while the engine ends are attributed to that end, whatever they look like. */
-  async #whileAvailable<T>(what: string, work: () => Promise<T>): Promise<T> {
+  /** Errors while the engine ends are attributed to that end, whatever they look like. @param consequence ends the message */
+  async #whileAvailable<T>(consequence: string, work: () => Promise<T>): Promise<T> {
     const { events } = this.#options;
     const { generation } = events;
     try {
@@ -166,7 +168,9 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     } catch (error) {
       const isAway = events.error !== undefined || (generation > 0 && generation !== events.generation);
       if (!isAway) throw error;
-      throw new SvcError("unavailable", `the container engine stopped while ${what}`, { cause: error });
+      throw new SvcError("unavailable", `the container engine is not available${consequence}`, {
+        cause: error,
+      });
     }
   }
 
