@@ -66,7 +66,8 @@ export function variablesOf(documents: readonly JsonObject[]): ComposeVariable[]
     for (const { name, kind } of contentVariablesOf(document)) {
       add(name, { isRequired: true, isSecret: kind === "secrets" });
     }
-    for (const name of mountedVariables(document)) add(name, { isRequired: true });
+    for (const name of [...mountedVariables(document), ...imageVariables(document)])
+      add(name, { isRequired: true });
   }
   return [...found.values()];
 }
@@ -90,6 +91,20 @@ function mountedVariables({ services }: JsonObject): string[] {
     // A short form that is only a variable may be a volume without a name.
     return whole === undefined || whole === volume || ownerVariables.has(name) ? [] : [name];
   });
+}
+
+/** `${NAME}` or `$NAME` as a whole part of an image: its registry, its name, or the start of its tag or digest. */
+const imagePart =
+  /^\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))(?=[:@/]|$)|[:@]\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))(?=[-.]|$)/g;
+
+/** Variables without a default that an image needs: without a value, the engine rejects its name. */
+function imageVariables({ services }: JsonObject): string[] {
+  const images = Object.values(recordOf(services)).map((service) => textOf(mergedRecord(service)["image"]));
+  return images.flatMap((image) =>
+    [...image.matchAll(imagePart)].flatMap(
+      (groups) => groups.slice(1).find((name) => name !== undefined) ?? [],
+    ),
+  );
 }
 
 type WrittenVariable = Pick<ComposeVariable, "name" | "fallback" | "isRequired" | "isExpected">;

@@ -275,6 +275,25 @@ const cases: readonly Case[] = [
     required: ["d", "e"],
   },
   {
+    name: "images whose name or tag nothing sets",
+    files: {
+      "compose.yaml": `services:
+  a: { image: "$IMAGE" }
+  b: { image: "$REGISTRY/x:\${TAG}-slim" }
+  c: { image: "\${PREFIX}x:\${KNOWN:-1}" }
+`,
+    },
+    settings: {
+      image: { type: "string", env: "IMAGE" },
+      registry: { type: "string", env: "REGISTRY" },
+      tag: { type: "string", env: "TAG" },
+      prefix: { type: "string", env: "PREFIX" },
+      known: { description: "Default: 1 (in compose.yaml).", type: "string", env: "KNOWN" },
+    },
+    required: ["image", "registry", "tag"],
+    notes: /^\$\{PREFIX\} is empty, [^\n]*$/,
+  },
+  {
     name: "a variable that nothing sets",
     files: { "compose.yaml": app('environment: { A: "$A" }') },
     settings: { a: { type: "string", env: "A" } },
