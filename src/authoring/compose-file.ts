@@ -101,8 +101,8 @@ const imagePart =
 function imageVariables({ services }: JsonObject): string[] {
   const images = Object.values(recordOf(services)).map((service) => textOf(mergedRecord(service)["image"]));
   return images.flatMap((image) =>
-    [...image.matchAll(imagePart)].flatMap(
-      (groups) => groups.slice(1).find((name) => name !== undefined) ?? [],
+    [...image.matchAll(imagePart)].map(
+      ([, braced, plain, bracedTag, plainTag = ""]) => braced ?? plain ?? bracedTag ?? plainTag,
     ),
   );
 }
