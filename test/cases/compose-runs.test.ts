@@ -153,16 +153,19 @@ volumes: { data: {} }
     t.pass();
   });
 
-  runTest(`a start names a missing directory of the host: ${name}${skipped}`, async (t) => {
+  runTest(`a start names all missing directories of the host: ${name}${skipped}`, async (t) => {
     const fixture = fixtureOf();
     const app = await fixture.app(`missing-${at}`, `${manifest}\npermissions: [host_mounts]`, {
       uid: 0,
       files: {
-        "compose.yaml": `services: { app: { image: "svc/shell:1", volumes: ["/nonexistent/media:/media"] } }\n`,
+        "compose.yaml": `services: { app: { image: "svc/shell:1", volumes: ["/nonexistent/media:/media", "/nonexistent/music:/music", "/usr:/u"] } }\n`,
       },
     });
     const error = await t.throwsAsync(startApp(fixture.compose, app));
-    t.regex(error.message, /: \/nonexistent\/media is mounted, but does not exist on this host; create it$/);
+    t.regex(
+      error.message,
+      /: these are mounted, but do not exist on this host: \/nonexistent\/media, \/nonexistent\/music; create them$/,
+    );
     await end(fixture, app);
   });
 

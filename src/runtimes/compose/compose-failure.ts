@@ -1,4 +1,5 @@
 /** Explains failures of compose from its output. */
+import { access } from "node:fs/promises";
 import { nearWord } from "../../lib/near-word.ts";
 import { serviceKeys } from "./service-claims.ts";
 
@@ -12,13 +13,23 @@ export function reasonOf(lines: readonly string[]): string {
     .map((line) => /(?:Error response from daemon: |^ERROR: for \S+ +)(.+)$/.exec(line)?.[1])
     .findLast((words) => words !== undefined);
   const likely = telling.findLast((line) => /error|cannot|failed|denied|invalid/i.test(line));
-  return withRemedy(reported ?? likely ?? telling.at(-1) ?? "compose failed");
+  return reported ?? likely ?? telling.at(-1) ?? "compose failed";
 }
 
-/** Unlike plain compose, svc does not let the engine create missing directories of the host as root. */
-function withRemedy(reason: string): string {
-  const [, path] = /bind source path does not exist: (\S+)/.exec(reason) ?? [];
-  return path === undefined ? reason : `${path} is mounted, but does not exist on this host; create it`;
+/**
+ * The reason with all missing mount sources, as the engine names only the first. Unlike plain compose, svc does not let the
+ * engine create directories of the host as root.
+ * @param sources of all mounts that may be examined
+ */
+export async function explainMissingSources(reason: string, sources: readonly string[]): Promise<string> {
+  const [, first] = /bind source path does not exist: (\S+)/.exec(reason) ?? [];
+  if (first === undefined) return reason;
+  const missing = new Set([first]);
+  for (const source of sources) await access(source).catch(() => missing.add(source));
+  const paths = [...missing].join(", ");
+  return missing.size === 1
+    ? `${paths} is mounted, but does not exist on this host; create it`
+    : `these are mounted, but do not exist on this host: ${paths}; create them`;
 }
 
 /** Messages of docker-compose 1.29 (Debian 12) about keys that it does not support; they blame the format's version. */

@@ -40,7 +40,7 @@ import { projectClaims } from "./project-claims.ts";
 import { pullImages, type PullOptions } from "./project-images.ts";
 import { PullTimes } from "./pull-policy.ts";
 import { withoutSubnets } from "./project-networks.ts";
-import { lastLines, reasonOf } from "./compose-failure.ts";
+import { explainMissingSources, lastLines, reasonOf } from "./compose-failure.ts";
 import { withCurrentPorts } from "./current-ports.ts";
 import { creationGroups, mountedFiles, referencesOf } from "./document-services.ts";
 import { fixedPorts } from "./service-ports.ts";
@@ -255,7 +255,9 @@ export class ComposeProjects {
     );
     if (exitCode === 0) return;
     const lines = lastLines(stderr);
-    throw startFailed(app.id, reasonOf(lines), { exitCode: exitCode ?? 1, lastLines: lines });
+    const document = app.ownerUid === 0 ? await this.lastDocument(app.id) : undefined;
+    const reason = await explainMissingSources(reasonOf(lines), mountedFiles(document ?? {}));
+    throw startFailed(app.id, reason, { exitCode: exitCode ?? 1, lastLines: lines });
   }
 
   /** Writes the document to a directory that only the daemon can change; resolves to its path. */
