@@ -283,5 +283,27 @@ while True:
       await apps.removeApp({ id });
       t.is(await pid(), later);
     }
+
+    // The app's unit has priority over one of a package, which is newer than the app.
+    const [id = "", directory = ""] = Object.entries(directories)[0] ?? [];
+    const unit = `svc-${id}.service`;
+    const path = `${directory}/${unit}`;
+    await machine.run("sh", "-c", `rm -f /etc/systemd/system/${unit} ${path}; systemctl daemon-reload`);
+    await apps.installApp({ spec: `/etc/svc/${id}` });
+    await apps.startApp({ id });
+    await apps.stopApp({ id });
+    await machine.run(
+      "sh",
+      "-c",
+      `printf '[Service]\\nExecStart=/bin/sleep infinity\\n' > ${path}; systemctl daemon-reload`,
+    );
+    const fragment = (): Promise<string> => machine.systemctl("show", "--property=FragmentPath", unit);
+    const packages = /=(?:\/usr)?\/lib\/systemd\//;
+    t.notRegex(await fragment(), packages);
+    const { reason: whyNot } = await errorOf(apps.startApp({ id }));
+    t.is(whyNot, "already_exists");
+    t.regex(await fragment(), packages);
+    await apps.removeApp({ id });
+    t.regex(await fragment(), packages);
   },
 );

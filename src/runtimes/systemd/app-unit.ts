@@ -1,5 +1,5 @@
 /** Writes and removes the units of apps: in `/run`, because only svc decides what starts after a boot. */
-import { chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
@@ -25,6 +25,8 @@ export interface AppUnitsOptions {
 }
 
 const unitDir = "/run/systemd/system";
+/** Units of the host's packages: systemd prefers those in `unitDir` (systemd.unit(5)). */
+const packageUnitDirs = ["/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 const maxUnitBytes = 64 * 1024;
 
 /** Name of an app's unit; characters that are not allowed are escaped as by systemd-escape(1). */
@@ -42,6 +44,19 @@ function unitPath(appId: string): string {
 /** Whether a loaded unit comes from the directory of apps' units, and not from one of root's or of a package. */
 export function isAppUnit({ Id: name = "", FragmentPath: path }: UnitProperties): boolean {
   return path === join(unitDir, name);
+}
+
+/** Path of the unit of a package of the host that has the name of an app's unit. */
+export async function packageUnitPath(appId: string): Promise<string | undefined> {
+  for (const dir of packageUnitDirs) {
+    const path = join(dir, unitName(appId));
+    const isThere = await lstat(path).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) return path;
+  }
+  return undefined;
 }
 
 export class AppUnits {

@@ -20,7 +20,7 @@ import { isUp } from "../runtime-status.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { startFailed } from "../start-failed.ts";
-import { AppUnits, isAppUnit, isPrivileged, unitName } from "./app-unit.ts";
+import { AppUnits, isAppUnit, isPrivileged, packageUnitPath, unitName } from "./app-unit.ts";
 import { ServiceApp } from "./service-app.ts";
 import { ServiceLogs } from "./service-logs.ts";
 import { Systemd, type UnitProperties } from "./systemd.ts";
@@ -102,13 +102,18 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
 
   /**
    * An app's unit would replace one of a package of the host, which has a lower priority, with its running processes.
+   * A package that is newer than the app gets its unit back, unless the app runs.
    * @throws SvcError `already_exists`
    */
   async #requireOwnName(id: string): Promise<void> {
-    const found = (await this.#loaded(unitName(id))).get(unitName(id));
-    if (found === undefined || isAppUnit(found)) return;
-    const path = found["FragmentPath"] ?? "";
-    const message = `systemd already has another unit ${unitName(id)}: ${path || "unknown path"}; choose another ID for the app`;
+    const name = unitName(id);
+    const found = (await this.#loaded(name)).get(name);
+    const isOther = found !== undefined && !isAppUnit(found);
+    const path = isOther ? (found["FragmentPath"] ?? "") : await packageUnitPath(id);
+    if (path === undefined) return;
+    const isEnded = ["inactive", "failed"].includes(found?.["ActiveState"] ?? "inactive");
+    if (!isOther && isEnded && (await this.#units.remove(id))) await this.#systemd.reload();
+    const message = `systemd already has another unit ${name}: ${path || "unknown path"}; choose another ID for the app`;
     throw new SvcError("already_exists", message);
   }
 
