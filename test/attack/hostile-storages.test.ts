@@ -1,17 +1,24 @@
 /** Hostile S3 servers: their responses must not stop the daemon, use all of its memory, or affect other storages. */
 import { once } from "node:events";
+import { copyFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { newArchiveName } from "../../src/backups/archives/archive-name.ts";
 import { S3Storage } from "../../src/backups/storages/s3-storage.ts";
 import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { freePort, writePackage } from "../support/packages.ts";
 import { programs } from "../support/programs.ts";
 
 const rootTest = isRoot ? test : test.skip;
 const user = 61_004;
+/** An account of every host. */
+const owner = 5;
 const prefix = "svc";
 const name = newArchiveName({ createdAtMs: 0, appId: "web", ownerUid: user, host: "0123abcd" });
 const key = { appId: "web", name };
@@ -118,4 +125,23 @@ rootTest(`a storage that lies about sizes does not hide the others from users${n
     errors.map(({ storage, error }) => ({ storage, error })),
     [{ storage: "offsite", error: "the server reports NaN bytes as the size of an object" }],
   );
+});
+
+rootTest(`a storage that returns an older archive for a newer one is detected${needsRoot}`, async (t) => {
+  await using daemon = await startDaemon();
+  await using connection = await daemon.as(owner);
+  const backups = connection.client(BackupService);
+  await writePackage(join(daemon.dir, "package"), await freePort());
+  await connection.client(AppService).installApp({ spec: join(daemon.dir, "package") });
+  const make = async (): Promise<string> =>
+    (await backups.createBackup({ appId: "web" })).results[0]?.name ?? "";
+  const [older, newer] = [await make(), await make()];
+  const stored = join(daemon.storeDir, "backups/web");
+  await copyFile(join(stored, older), join(stored, newer));
+  const ref = { appId: "web", storage: "local" };
+  t.like(await errorOf(backups.restoreBackup({ ...ref, name: newer })), { reason: "not_found" });
+  t.like(await errorOf(daemon.client(BackupService).verifyBackup({ ...ref, name: newer })), {
+    reason: "archive_damaged",
+  });
+  t.is((await backups.restoreBackup({ ...ref, name: older })).appId, "web");
 });

@@ -8,7 +8,7 @@ import { openEncrypted } from "../encryption/encrypted-file.ts";
 import type { StoredFile } from "../storages/storage.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 import { Archive } from "./archive.ts";
-import { type ArchiveName, hostOf, parseArchiveName } from "./archive-name.ts";
+import { type ArchiveName, createdAtMsOf, hostOf, parseArchiveName } from "./archive-name.ts";
 import type { ArchiveRef } from "./archive-catalog.ts";
 
 /** An archive with the content of an age identity file, or empty. The identity is never stored or shown. */
@@ -32,7 +32,7 @@ export class ArchiveAccess {
     this.#options = options;
   }
 
-  /** The archive's footer determines its owner; its name must agree. */
+  /** The archive's footer determines its owner. Its name must agree: a storage must not return an older archive, either. */
   async open(ref: OpenableRef, caller: AppCaller, signal?: AbortSignal): Promise<Archive> {
     const named = requireVisible(ref, caller);
     const stored = await this.#options.storages.open(ref.storage).open(ref, signal);
@@ -40,17 +40,23 @@ export class ArchiveAccess {
       ? await openEncrypted(stored, { ...ref, uid: caller.uid }, this.#options.age, signal)
       : stored;
     const archive = await Archive.open(file, signal, stored.sizeBytes);
-    const { id, owner_uid } = archive.footer.app;
+    const { app, host, created_at } = archive.footer;
+    const { id, owner_uid } = app;
+    const isNamed =
+      id === ref.appId &&
+      owner_uid === named.ownerUid &&
+      hostOf(host) === named.host &&
+      createdAtMsOf(created_at) === named.createdAtMs;
     const isOthers =
       !caller.root &&
       !this.#options.storages.isBesideStore(ref.storage) &&
       (await this.#otherName(archive)) !== undefined;
-    if (id === ref.appId && owner_uid === named.ownerUid && !isOthers) return archive;
+    if (isNamed && !isOthers) return archive;
     await archive[Symbol.asyncDispose]();
     if (!caller.root) throw notFound("backup", ref.name);
     throw new SvcError(
       "archive_damaged",
-      `the archive belongs to app "${id}" of uid ${owner_uid}, which differs from its name`,
+      `the archive belongs to app "${id}" of uid ${owner_uid}, created ${created_at} by node ${hostOf(host)}, which differs from its name`,
     );
   }
 

@@ -23,6 +23,11 @@ export function hostOf(storeId: string): string {
   return storeId.slice(0, hostChars);
 }
 
+/** The time in a name. @param createdAt of a footer, which may contain anything */
+export function createdAtMsOf(createdAt: string): number {
+  return Date.parse(createdAt) || 0;
+}
+
 /** The name of an unencrypted archive. */
 export function newArchiveName({
   createdAtMs,

@@ -8,7 +8,7 @@ import { ageVersionLine, openEncrypted } from "../encryption/encrypted-file.ts";
 import { EncryptedForms } from "../encryption/encrypted-forms.ts";
 import { Archive } from "./archive.ts";
 import { damaged } from "./archive-footer.ts";
-import { encryptedName, hostOf, newArchiveName, parseArchiveName } from "./archive-name.ts";
+import { createdAtMsOf, encryptedName, hostOf, newArchiveName, parseArchiveName } from "./archive-name.ts";
 import type { BackupQuota } from "../policies/backup-quota.ts";
 import type { ArchiveCatalog } from "./archive-catalog.ts";
 import type { Spool } from "./spool.ts";
@@ -64,7 +64,7 @@ export async function uploadArchive(
   }
   const { recipients } = storages.find(storage);
   const plainName = newArchiveName({
-    createdAtMs: Date.parse(created_at) || 0,
+    createdAtMs: createdAtMsOf(created_at),
     appId: app.id,
     ownerUid: app.owner_uid,
     host: hostOf(host),

@@ -528,7 +528,10 @@ test("an archive of another app of the same owner is not accepted for this app",
   for (const call of [() => backups.verifyBackup(ref), () => backups.restoreBackup(ref)]) {
     const refused = await errorOf(call());
     t.is(refused.reason, "archive_damaged");
-    t.regex(refused.message, /the archive belongs to app "web" of uid \d+, which differs from its name/);
+    t.regex(
+      refused.message,
+      /the archive belongs to app "web" of uid \d+, created \S+ by node [0-9a-f]{8}, which differs from its name/,
+    );
   }
 });
 
