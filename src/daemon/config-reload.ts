@@ -1,5 +1,6 @@
 /** Applies a changed configuration file to a running daemon, as far as that is possible. */
 import { CoalescedRequests } from "../lib/coalesced-requests.ts";
+import { isObject } from "../lib/json.ts";
 import { snakeCase } from "../lib/snake-case.ts";
 import type { Config } from "./config.ts";
 
@@ -66,7 +67,7 @@ const spellings: Readonly<Record<string, string>> = {
 function valuesOf({ mode: _, file: __, tokenFile: ___, ...sections }: Config): Map<string, string> {
   const values = new Map<string, string>();
   const read = (value: unknown, key: string): void => {
-    const isTable = typeof value === "object" && value !== null && !Array.isArray(value) && !whole.has(key);
+    const isTable = isObject(value) && !whole.has(key);
     if (!isTable) values.set(spellings[key] ?? key, JSON.stringify(value ?? null));
     else
       for (const [name, inner] of Object.entries(value)) {

@@ -5,16 +5,17 @@ import { parseImageReference } from "../engine/image-reference.ts";
 import { parseSubnet } from "../engine/subnets.ts";
 import type { FieldViolation } from "../errors.ts";
 import { hostName, splitHost } from "../lib/host-name.ts";
+import { isObject } from "../lib/json.ts";
 
 /** Records which keys were read, so that the rest can be rejected. */
 export class TableReader {
-  readonly #values: Record<string, unknown>;
+  readonly #values: Readonly<Record<string, unknown>>;
   readonly #prefix: string;
   readonly #keysRead = new Set<string>();
   readonly #violations: FieldViolation[];
   readonly #children: TableReader[] = [];
 
-  constructor(values: Record<string, unknown>, prefix: string, violations: FieldViolation[] = []) {
+  constructor(values: Readonly<Record<string, unknown>>, prefix: string, violations: FieldViolation[] = []) {
     this.#values = values;
     this.#prefix = prefix;
     this.#violations = violations;
@@ -30,13 +31,8 @@ export class TableReader {
   }
 
   #child(values: unknown, key: string): TableReader {
-    const isTable = typeof values === "object" && values !== null && !Array.isArray(values);
-    if (!isTable) this.#reject(key, "must be a table");
-    const child = new TableReader(
-      isTable ? (values as Record<string, unknown>) : {},
-      `${this.#prefix}${key}.`,
-      this.#violations,
-    );
+    if (!isObject(values)) this.#reject(key, "must be a table");
+    const child = new TableReader(isObject(values) ? values : {}, `${this.#prefix}${key}.`, this.#violations);
     this.#children.push(child);
     return child;
   }
@@ -86,13 +82,10 @@ export class TableReader {
   environment(key: string): Readonly<Record<string, string>> | undefined {
     const value = this.#take(key);
     if (value === undefined) return undefined;
-    const isTable = typeof value === "object" && value !== null && !Array.isArray(value);
-    const entries = isTable ? Object.entries(value) : [];
-    const isEnvironment = entries.every(
-      ([name, text]) =>
-        /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && typeof text === "string" && !text.includes("\0"),
-    );
-    if (isTable && isEnvironment) return Object.fromEntries(entries);
+    if (isObject(value)) {
+      const entries = Object.entries(value);
+      if (entries.every(isVariable)) return Object.fromEntries(entries);
+    }
     this.#reject(key, "must be a table of texts by the names of environment variables");
     return undefined;
   }
@@ -247,4 +240,10 @@ function isImageName(text: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** Whether an entry of a table is an environment variable. */
+function isVariable(entry: [string, unknown]): entry is [string, string] {
+  const [name, text] = entry;
+  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && typeof text === "string" && !text.includes("\0");
 }

@@ -6,6 +6,11 @@ export interface JsonObject {
   [key: string]: JsonValue;
 }
 
+/** Whether a parsed value is an object, which excludes lists and null. */
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 /**
  * Whether the text has more than `most` brackets, commas, colons and quotes outside of strings; their number
  * determines the cost of parsing. Reads each character once, and allocates nothing.

@@ -5,13 +5,12 @@ import {
   type OperationKind,
   type OperationState,
 } from "../../gen/svc/v1/values.ts";
-import type { JsonObject } from "../lib/json.ts";
+import { isObject, type JsonObject } from "../lib/json.ts";
 import {
   isCount,
   isFlag,
   isInstant,
   isName,
-  isObject,
   isText,
   isUid,
   isInteger,

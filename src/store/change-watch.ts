@@ -2,11 +2,13 @@
  * Detects commits: those of this process when they are acknowledged, those of other processes by polling `PRAGMA
  * data_version`.
  */
+
+/** How soon commits of other processes are noticed. */
+const pollMs = 250;
+
 export interface ChangeWatchOptions {
   /** A number that changes when another connection commits. */
   dataVersion: () => unknown;
-  /** Poll interval in milliseconds. */
-  pollMs: number;
   /** Receives errors of listeners and of polls. */
   onError: (error: unknown) => void;
 }
@@ -27,7 +29,7 @@ export class ChangeWatch implements Disposable {
     const entry = (): void => listener();
     if (this.#listeners.size === 0) this.#seen = this.#options.dataVersion();
     this.#listeners.add(entry);
-    this.#timer ??= setInterval(() => this.#poll(), this.#options.pollMs).unref();
+    this.#timer ??= setInterval(() => this.#poll(), pollMs).unref();
     return {
       [Symbol.dispose]: () => {
         this.#listeners.delete(entry);

@@ -1,4 +1,5 @@
 /** Validates JSON in rows: a damaged disk, or somebody with an editor, may have changed it. */
+import { isObject } from "../lib/json.ts";
 
 /** Shown to everybody for a thing whose row cannot be read; the log has the details. */
 export const damaged = "the stored data is damaged";
@@ -101,10 +102,6 @@ export const isUid: Check = (value) => isBetween(value, 0, nobodyUid);
 /** Stands for an unknown user: the largest uid, which nobody has. */
 export const nobodyUid = 2 ** 32 - 2;
 export const isBytes: Check = (value) => value instanceof Uint8Array;
-
-export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 export function isBetween(value: unknown, least: number, most: number): boolean {
   return Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most;

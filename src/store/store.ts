@@ -35,8 +35,6 @@ export interface StoreOptions {
   writeTimeoutMs?: number;
   /** How many writes may wait; essential ones may be twice as many. Default: 1,024. */
   writeQueueLimit?: number;
-  /** Poll interval for commits of other processes while there are listeners, in milliseconds. Default: 250. */
-  changePollMs?: number;
   /** Interval of snapshot updates in milliseconds; nothing happens if nothing was written. Default: 5 minutes. */
   housekeepingIntervalMs?: number;
   /** Receives the duration of each write and whether it was stored. */
@@ -267,7 +265,6 @@ export class Store implements AsyncDisposable {
     }
     this.#changes = new ChangeWatch({
       dataVersion: () => reader.dataVersion(),
-      pollMs: options.changePollMs ?? 250,
       onError: (error) => this.#log?.warn({ err: error }, "a listener to the store failed"),
     });
     this.#writes = new WriteQueue({

@@ -10,10 +10,10 @@ export const maxProcesses = 65_536;
 const beyondContainers = 1_024;
 
 /** The limit in all containers together: a quarter of the kernel's limit. */
-export async function readMaxUserProcesses(procDir = "/proc"): Promise<number> {
+export async function readMaxUserProcesses(): Promise<number> {
   const limits = await Promise.all(
     ["threads-max", "pid_max"].map(async (name) => {
-      const text = await readFile(`${procDir}/sys/kernel/${name}`, "latin1").catch(() => "");
+      const text = await readFile(`/proc/sys/kernel/${name}`, "latin1").catch(() => "");
       return /^\d+\s*$/.test(text) ? Number(text) : Number.POSITIVE_INFINITY;
     }),
   );
@@ -21,8 +21,8 @@ export async function readMaxUserProcesses(procDir = "/proc"): Promise<number> {
 }
 
 /** The limit outside of containers, which also counts those in containers; at most the soft limit of this process. */
-export async function readMaxHostProcesses(procDir = "/proc"): Promise<number> {
-  const text = await readFile(`${procDir}/self/limits`, "latin1").catch(() => "");
+export async function readMaxHostProcesses(): Promise<number> {
+  const text = await readFile("/proc/self/limits", "latin1").catch(() => "");
   const own = Number(/^Max processes +(\d+)/m.exec(text)?.[1] ?? Number.POSITIVE_INFINITY);
-  return Math.min(own, (await readMaxUserProcesses(procDir)) + beyondContainers);
+  return Math.min(own, (await readMaxUserProcesses()) + beyondContainers);
 }

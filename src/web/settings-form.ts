@@ -2,6 +2,7 @@
 import { toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { AppSettings } from "../../gen/svc/v1/app_pb.ts";
+import { isObject } from "../lib/json.ts";
 import { problemsOf, type Problems } from "./form.ts";
 import { texts } from "./texts.ts";
 
@@ -142,5 +143,5 @@ function textOf(kind: FieldKind, value: JsonValue | undefined): string {
 }
 
 function objectOf(value: JsonValue | undefined): JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
+  return isObject(value) ? value : {};
 }

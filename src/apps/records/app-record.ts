@@ -1,6 +1,6 @@
 /** The stored record of an installed app: one row of `apps`. Values that only this room uses are in one JSON column. */
 import { AppRuntimes, type AppRuntime } from "../../../gen/svc/v1/values.ts";
-import type { JsonObject } from "../../lib/json.ts";
+import { isObject, type JsonObject } from "../../lib/json.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
 import type { PackageOrigin } from "../../packages/resolved-package.ts";
 import type { AdoptedData, AdoptedMount, Placement } from "../../runtimes/runnable-app.ts";
@@ -9,7 +9,6 @@ import {
   isInstant,
   isName,
   isNumber,
-  isObject,
   isText,
   isUid,
   isInteger,

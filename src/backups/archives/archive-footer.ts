@@ -8,11 +8,10 @@ import { zstdCompress, zstdDecompress } from "node:zlib";
 import { volumeOfTree } from "../../apps/lifecycle/backed-up-trees.ts";
 import { maxStructure, SvcError } from "../../errors.ts";
 import type { ArchivePart, ArchiveParts } from "../../run-as/user-helper-types.ts";
-import { type JsonObject, hasMoreStructure } from "../../lib/json.ts";
+import { hasMoreStructure, isObject, type JsonObject } from "../../lib/json.ts";
 import { wholeCommit } from "../../packages/git/git-refs.ts";
 import {
   isBetween,
-  isObject,
   isText,
   isUid,
   isInteger,

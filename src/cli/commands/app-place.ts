@@ -18,9 +18,11 @@ export interface PlacementOptions {
 }
 
 /** @param where the values of `--on` */
-export function addPlacementOptions(command: Command, where = AppPlacementOns): Command {
+export function addPlacementOptions(command: Command): Command {
   return command
-    .addOption(new Option("--on <engine>", "where to run the app (default: this machine)").choices(where))
+    .addOption(
+      new Option("--on <engine>", "where to run the app (default: this machine)").choices(AppPlacementOns),
+    )
     .option("--replicas <n>", "on a swarm: number of tasks (default: 1)", replicasOf)
     .addOption(
       new Option(

@@ -4,7 +4,7 @@
  */
 import { posix } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { isObject, type JsonObject, type JsonValue } from "../../lib/json.ts";
 import type { YamlReading } from "../manifest/yaml-thread.ts";
 import type { YamlBounds } from "../manifest/yaml-document.ts";
 
@@ -132,5 +132,5 @@ function lineOf(value: JsonValue | undefined): string {
 }
 
 function objectOf(value: JsonValue | undefined): JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
+  return isObject(value) ? value : {};
 }

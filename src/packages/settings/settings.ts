@@ -1,6 +1,6 @@
 /** Converts chosen values to environment variables, arguments, files and ports. */
 import { isDeepStrictEqual } from "node:util";
-import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { isObject, type JsonObject, type JsonValue } from "../../lib/json.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
 import type { SettingDocument } from "../../../gen/manifest-document.ts";
 import { pointerKey } from "../manifest/rule-problem.ts";
@@ -119,7 +119,7 @@ class FileWriter {
     let parent = document;
     for (const step of steps.map(pointerKey)) {
       const next = Object.hasOwn(parent, step) ? parent[step] : undefined;
-      const child = typeof next === "object" && next !== null && !Array.isArray(next) ? next : {};
+      const child = isObject(next) ? next : {};
       parent[step] = child;
       parent = child;
     }

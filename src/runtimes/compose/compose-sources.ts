@@ -8,7 +8,7 @@ import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
-import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { isObject, type JsonObject, type JsonValue } from "../../lib/json.ts";
 import { isInside } from "../../lib/paths.ts";
 import type { YamlBounds } from "../../packages/manifest/yaml-document.ts";
 import type { YamlReading } from "../../packages/manifest/yaml-thread.ts";
@@ -202,7 +202,7 @@ function* referencesOf(name: string, document: JsonValue, isIncluded: boolean): 
     const { file } = mergedRecord(service["extends"]);
     yield* texts("extends", file);
     for (const entry of listOf(service["env_file"])) {
-      yield* texts("env_file", isMapping(entry) ? mergedRecord(entry)["path"] : entry);
+      yield* texts("env_file", isObject(entry) ? mergedRecord(entry)["path"] : entry);
     }
     yield* texts("label_file", service["label_file"]);
     const { build } = service;
@@ -237,10 +237,6 @@ function pathsIn(name: string, kind: ReferenceKind, value: JsonValue | undefined
     if (item === null) return [];
     throw invalid(name, `${kind} ${JSON.stringify(item)} is not text; write it in quotes`);
   });
-}
-
-function isMapping(value: JsonValue): boolean {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /**

@@ -1,14 +1,14 @@
 /** Reads values in the output of `compose config`, which has several forms of the same setting. */
-import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { isObject, type JsonObject, type JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 
 export function recordOf(value: JsonValue | undefined): JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
+  return isObject(value) ? value : {};
 }
 
 /** The mapping with its merge keys resolved: the first of several values counts. */
 export function mergedRecord(value: JsonValue | undefined): JsonObject {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
+  if (!isObject(value)) return {};
   const { "<<": merged, ...own } = value;
   return Object.fromEntries(
     [...listOf(merged).map(mergedRecord).reverse(), own].flatMap((part) => Object.entries(part)),

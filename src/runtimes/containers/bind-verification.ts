@@ -15,19 +15,17 @@ import type { RunnableApp } from "../runnable-app.ts";
 /**
  * Returns the path in the container at which something other than its configuration is mounted. A container that has
  * ended has no mounts: its current sources are checked instead.
- * @param procDir where procfs is mounted
  */
 export async function changedMount(
   app: Pick<RunnableApp, "directory">,
   { pid, mounts }: Pick<ContainerRecord, "pid" | "mounts">,
-  procDir = "/proc",
 ): Promise<string | undefined> {
   // Only root controls the host's time zone files, and an image may have a symlink at their path.
   const binds = mounts.filter(({ type, source }) => type === "bind" && !clockFiles.has(source));
   if (binds.length === 0) return undefined;
   const [own, others] = await Promise.all([
-    readMounts(`${procDir}/self`),
-    pid === undefined ? undefined : readMounts(`${procDir}/${pid}`),
+    readMounts("/proc/self"),
+    pid === undefined ? undefined : readMounts(`/proc/${pid}`),
   ]);
   if (own === undefined || others === undefined) return changedLink(app, binds);
   // Root controls the path down to the app's directory, so symlinks in it are fine.

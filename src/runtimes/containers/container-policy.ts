@@ -289,8 +289,8 @@ function denied(message: string): SvcError<"denied"> {
   return new SvcError("denied", message);
 }
 
-/** Lower ports require root on this host (ip(7)). @param procDir where procfs is mounted */
-export async function readUnprivilegedPortStart(procDir = "/proc"): Promise<number> {
-  const text = await readFile(`${procDir}/sys/net/ipv4/ip_unprivileged_port_start`, "latin1").catch(() => "");
+/** Lower ports require root on this host (ip(7)). */
+export async function readUnprivilegedPortStart(): Promise<number> {
+  const text = await readFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", "latin1").catch(() => "");
   return /^\d+$/.test(text.trim()) ? Number(text) : 1024;
 }

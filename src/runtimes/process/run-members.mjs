@@ -50,10 +50,10 @@ function readCarriesCookie(pid, runId, buffer) {
  * these. Without a cgroup, a process escapes if it left the session by setsid, was orphaned by a double fork *and*
  * cleared its environment.
  * @param {Run} run
- * @param {ProcessEntry[]} [table]
  * @returns {ProcessEntry[]}
  */
-export function findMembers(run, table = readProcessTable()) {
+export function findMembers(run) {
+  const table = readProcessTable();
   const sessions = new Set(run.sessions);
   /** @type {Map<number, ProcessEntry>} */
   const members = new Map();

@@ -2,7 +2,7 @@
  * Parses the messages of a supervisor. It runs as the app's owner, who may replace it: every value is checked and
  * limited, and unknown ones are dropped.
  */
-import { hasMoreStructure } from "../../lib/json.ts";
+import { hasMoreStructure, isObject } from "../../lib/json.ts";
 import type {
   ExitRecord,
   HealthState,
@@ -24,7 +24,7 @@ const maxLineChars = 1024;
 const maxLines = 20;
 const maxExits = 10;
 
-type Fields = Record<string, unknown>;
+type Fields = Readonly<Record<string, unknown>>;
 
 /** Parses one line of the protocol; undefined if this version does not support it. */
 export function parseMessage(line: string): SupervisorMessage | undefined {
@@ -146,10 +146,6 @@ function parseObject(json: string): Fields | undefined {
   } catch {
     return undefined;
   }
-}
-
-function isObject(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function text(value: unknown): string {

@@ -5,6 +5,7 @@
 import { ScalarType, fromJson, type DescField, type DescMessage, type JsonValue } from "@bufbuild/protobuf";
 import { hasCustomJsonRepresentation } from "@bufbuild/protobuf/wkt";
 import type { FieldViolation } from "../../errors.ts";
+import { isObject } from "../../lib/json.ts";
 
 /** Limits the size of the response to a bad request. */
 const maxViolations = 50;
@@ -140,10 +141,6 @@ const expectedScalars: Readonly<Record<ScalarType, string>> = {
   [ScalarType.SINT32]: int32,
   [ScalarType.SINT64]: int64,
 };
-
-function isObject(json: JsonValue): json is Record<string, JsonValue> {
-  return typeof json === "object" && json !== null && !Array.isArray(json);
-}
 
 function show(json: JsonValue): string {
   const text = JSON.stringify(json);
