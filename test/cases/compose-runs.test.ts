@@ -7,6 +7,8 @@ import { PassThrough } from "node:stream";
 import { delimiter, join } from "node:path";
 import test from "ava";
 import { formatSubnet, parseSubnet } from "../../src/engine/subnets.ts";
+import { newParts } from "../../src/logs/log-chunk.ts";
+import { NewLines } from "../../src/logs/log-position.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
@@ -166,6 +168,34 @@ volumes: { data: {} }
       error.message,
       /: these are mounted, but do not exist on this host: \/nonexistent\/media, \/nonexistent\/music; create them$/,
     );
+    await end(fixture, app);
+  });
+
+  runTest(`a log that is followed again repeats no line of any service: ${name}${skipped}`, async (t) => {
+    const fixture = fixtureOf();
+    const services = ["a", "b", "c", "z"].map(
+      (service, index) =>
+        `  ${service}: { image: svc/shell:1, command: ${shell(`sleep ${index === 3 ? 0 : 1}; echo ${service}`)} }\n`,
+    );
+    const app = await fixture.app(`again-${at}`, manifest, {
+      files: { "compose.yaml": `services:\n${services.join("")}` },
+    });
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["a | a", "b | b", "c | c", "z | z"]);
+    const { lines } = await fixture.compose.logs(app, { tail: 20 });
+    const first = lines.find(({ text }) => text === "z | z");
+    assert.ok(first !== undefined);
+    const after = { timeMs: first.timeMs, count: 1 };
+    for (let round = 0; round < 5; round++) {
+      const abort = new AbortController();
+      const read: string[] = [];
+      const chunks = fixture.compose.followLogs(app, { tail: 0, after, signal: abort.signal });
+      for await (const part of newParts(chunks, new NewLines(after))) {
+        read.push(...part.lines.map(({ text }) => text));
+        if (read.length >= 3) setTimeout(() => abort.abort(), 200);
+      }
+      t.deepEqual(read.toSorted(), ["a | a", "b | b", "c | c"]);
+    }
     await end(fixture, app);
   });
 

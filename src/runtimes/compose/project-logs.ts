@@ -68,9 +68,12 @@ export async function* followProjectLog(
   /** By container ID: the lines that were read. */
   const logs = new Map<string, NewLines>();
   const chosen = partsOfService(membersNow(), ({ composeService }) => composeService, service);
-  if (sinceMs === undefined) {
-    const chunks = await readContainers(engine, chosen, { tail: tail + linesBefore, signal });
-    yield merged(chunks, tail);
+  // In the order of their times: a follower leaves out the lines up to a position, which ends at the first later line.
+  const bounds = sinceMs === undefined ? { tail: tail + linesBefore } : { tail: Infinity, sinceMs };
+  const chunks = await readContainers(engine, chosen, { ...bounds, signal });
+  const isWhole = sinceMs === undefined || !chunks.some(({ chunk }) => chunk.truncated);
+  if (isWhole) {
+    yield merged(chunks, sinceMs === undefined ? tail : Infinity);
     for (const { container, chunk } of chunks) {
       if (chunk.lines.length === 0) continue;
       const log = new NewLines();
