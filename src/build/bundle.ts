@@ -1,6 +1,6 @@
 /**
- * `npm run build [-- DIR [ARCH]]`: `dist/`, or that directory, which runs wherever it is copied to, on this platform (or on that
- * processor), with nothing beside it but Node.
+ * `npm run build [-- DIR [ARCH]]`: `dist/`, or that directory, which runs wherever it is copied to, on this platform (or on ARCH),
+ * with nothing beside it but Node.
  */
 import { build, transform, type BuildOptions, type Metafile, type Plugin } from "esbuild";
 import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";

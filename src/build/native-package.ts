@@ -1,4 +1,4 @@
-/** Installs the native code for another processor from npm, in the version of package-lock.json. */
+/** Installs the native code for another architecture from npm, in the version of package-lock.json. */
 import { execFile } from "node:child_process";
 import { hash } from "node:crypto";
 import { mkdir, mkdtemp, readFile, readdir, rename, rm } from "node:fs/promises";
@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const timeoutMs = 120_000;
 
-/** Its directory in the checkout, which does not exist yet for another processor. */
+/** Its directory in the checkout, which does not exist yet for another architecture. */
 export function nativePackageDir(arch: string): string {
   const name = `node_modules/@koromix/koffi-${process.platform}-${arch}`;
   return arch === process.arch ? name : `node_modules/.cache/svc-native/${name}`;
@@ -24,7 +24,7 @@ export async function bringNativePackage(root: string, arch: string): Promise<vo
   const locked = lock.packages[`node_modules/${name}`];
   if (locked === undefined) throw new Error(`package-lock.json has no ${name}: svc does not support ${arch}`);
   const installed = await versionIn(dir);
-  // npm itself updates the package of this processor.
+  // npm itself updates the package of this architecture.
   if (installed !== undefined && (installed === locked.version || arch === process.arch)) return;
   await mkdir(dirname(dir), { recursive: true });
   const scratch = await mkdtemp(`${dir}.`);

@@ -1,6 +1,6 @@
 /**
  * `npm run package [-- DIR [ARCH…]]`: creates the packages for users in `packages/` or DIR: a tarball and a Debian
- * package for this processor or the named ones (`x64 arm64`), a single executable for this one, and checksums. The
+ * package for this architecture or the named ones (`x64 arm64`), a single executable for this one, and checksums. The
  * same sources and SOURCE_DATE_EPOCH result in the same bytes.
  */
 import { execFile } from "node:child_process";
@@ -26,7 +26,7 @@ const run = promisify(execFile);
 const root = join(import.meta.dirname, "../..");
 const outDir = resolve(process.argv[2] ?? join(root, "packages"));
 const { name, version } = packageJson;
-/** Debian's names of the supported processors. */
+/** Debian's names of the supported architectures. */
 const debianNames: Readonly<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
 
 const epoch = await sourceDate();
@@ -42,7 +42,7 @@ try {
   await rm(work, { recursive: true, force: true });
 }
 
-/** @param arch Node's name of the processor */
+/** @param arch Node's name of the architecture */
 async function makePackages(arch: string): Promise<string[]> {
   const debianArch = debianNames[arch];
   if (debianArch === undefined) throw new Error(`there is no package for ${arch}`);

@@ -19,7 +19,7 @@ const loader = { file: "load.cjs", code: "module.exports = (file) => import(file
 export interface ExecutableOptions {
   /** The checkout. */
   readonly root: string;
-  /** Built for the platform and processor of the running Node. */
+  /** Built for the platform and architecture of the running Node. */
   readonly bundle: string;
   readonly outFile: string;
 }

@@ -88,9 +88,9 @@ export function parseInline(text: string): readonly Span[] {
     if (match.index > end) spans.push({ kind: "text", text: text.slice(end, match.index) });
     end = match.index + match[0].length;
     if (code !== undefined) spans.push({ kind: "code", text: code });
-    else if (bold !== undefined) spans.push({ kind: "bold", text: withoutMarks(bold) });
+    else if (bold !== undefined) spans.push({ kind: "bold", text: visibleText(bold) });
     else if (label !== undefined)
-      spans.push({ kind: "link", text: withoutMarks(label), target: target ?? "" });
+      spans.push({ kind: "link", text: visibleText(label), target: target ?? "" });
     else if (url !== undefined) spans.push({ kind: "link", text: url, target: url });
   }
   if (end < text.length) spans.push({ kind: "text", text: text.slice(end) });
@@ -98,7 +98,7 @@ export function parseInline(text: string): readonly Span[] {
 }
 
 /** The text that a reader sees. */
-export function withoutMarks(text: string): string {
+export function visibleText(text: string): string {
   return parseInline(text)
     .map((span) => span.text)
     .join("");

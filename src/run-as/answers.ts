@@ -11,7 +11,7 @@ import type {
   ListedEntry,
   LocatedFile,
   LocatedPaths,
-  Measured,
+  MeasuredSizes,
   WrittenArchive,
 } from "./user-helper-types.ts";
 import { hasMoreStructure } from "../lib/json.ts";
@@ -155,7 +155,7 @@ function pathBelow(path: string): string {
   return path;
 }
 
-export function readMeasured(value: ClaimOf<"measure">, length: number): Measured {
+export function readMeasured(value: ClaimOf<"measure">, length: number): MeasuredSizes {
   const { sizes, isComplete, barrier } = fieldsOf(value);
   if (!Array.isArray(sizes) || sizes.length !== length) throw malformed();
   return {

@@ -48,7 +48,7 @@ export interface ListOptions extends RequestOptions {
   maxEntries?: number;
 }
 
-export interface Measured {
+export interface MeasuredSizes {
   /** One size per path. */
   sizes: number[];
   /** Whether all directories could be read: a user can forbid themselves to read a directory. */

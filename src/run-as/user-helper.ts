@@ -32,7 +32,7 @@ import type {
   ListedEntry,
   LocatedFile,
   LocatedPaths,
-  Measured,
+  MeasuredSizes,
   HostLocation,
   ReadArchiveOptions,
   ReadArchiveResult,
@@ -133,7 +133,11 @@ export class UserHelper {
   }
 
   /** Allocated bytes of each path, with hard links counted once in total; 0 for missing paths. */
-  async measure(root: string, paths: readonly string[], options: RequestOptions = {}): Promise<Measured> {
+  async measure(
+    root: string,
+    paths: readonly string[],
+    options: RequestOptions = {},
+  ): Promise<MeasuredSizes> {
     const subject = paths.map((path) => shown(root, path)).join(", ");
     const { value } = await this.#do({ op: "measure", args: { root, paths }, subject }, walkMs, options);
     return answers.readMeasured(value, paths.length);

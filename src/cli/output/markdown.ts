@@ -1,5 +1,5 @@
 /** Shows a page of the guide on a terminal. */
-import { parseInline, parseMarkdown, withoutMarks, type Block } from "../../lib/markdown.ts";
+import { parseInline, parseMarkdown, visibleText, type Block } from "../../lib/markdown.ts";
 import type { Paint } from "./color.ts";
 import { textWidth } from "./width.ts";
 
@@ -25,7 +25,7 @@ function renderBlock(block: Block, width: number, paint: Paint): readonly string
   switch (block.kind) {
     case "heading":
       return [
-        paint("bold", block.level === 1 ? withoutMarks(block.text).toUpperCase() : withoutMarks(block.text)),
+        paint("bold", block.level === 1 ? visibleText(block.text).toUpperCase() : visibleText(block.text)),
       ];
     case "code":
       return block.text.split("\n").map((line) => (line === "" ? "" : `    ${paint("cyan", line)}`));
@@ -84,7 +84,7 @@ function wordsOf(text: string): readonly Word[] {
 function renderTable(rows: readonly (readonly string[])[], width: number, paint: Paint): readonly string[] {
   const count = rows[0]?.length ?? 0;
   const widths = Array.from({ length: count }, (_, at) =>
-    Math.max(1, ...rows.map((row) => textWidth(withoutMarks(row[at] ?? "")))),
+    Math.max(1, ...rows.map((row) => textWidth(visibleText(row[at] ?? "")))),
   );
   for (;;) {
     const excess = widths.reduce((sum, each) => sum + each + 2, -2) - width;

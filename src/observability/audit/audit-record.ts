@@ -117,7 +117,8 @@ export function shownRecord(row: AuditRow): AuditRow {
   );
 }
 
-export function contentOf(call: AuditedCall, time: number): AuditContent {
+/** The content of a call's record; the user's name is added later. @param time unix milliseconds */
+export function auditContentOf(call: AuditedCall, time: number): AuditContent {
   const { user } = call;
   return {
     time,

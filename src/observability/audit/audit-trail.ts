@@ -9,7 +9,7 @@ import { SvcError } from "../../errors.ts";
 import type { SqlValue, Statement, Store } from "../../store/store.ts";
 import {
   contentColumns,
-  contentOf,
+  auditContentOf,
   contentValues,
   hashedText,
   namedContent,
@@ -82,7 +82,7 @@ export class AuditTrail implements AsyncDisposable {
 
   /** Appends a record. Returns at once and never throws. Repeated calls without an effect become one record. */
   append(call: AuditedCall): void {
-    const content = contentOf(call, this.#options.now());
+    const content = auditContentOf(call, this.#options.now());
     const hasEffect = call.changedNothing !== true && mayHaveEffect(content);
     if (hasEffect || this.#ineffective.admit(content)) this.#take(content);
   }

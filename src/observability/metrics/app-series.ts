@@ -3,27 +3,21 @@ import type { RuntimeUsage } from "../../runtimes/capabilities.ts";
 import { writeFamily } from "./exposition.ts";
 
 const families: readonly [keyof RuntimeUsage, string, "counter" | "gauge", string, number][] = [
-  [
-    "cpuPercent",
-    "svc_app_cpu_usage_ratio",
-    "gauge",
-    "Processors that an app kept busy when it was looked at.",
-    0.01,
-  ],
+  ["cpuPercent", "svc_app_cpu_usage_ratio", "gauge", "CPUs that an app used at its last sample.", 0.01],
   ["memoryBytes", "svc_app_memory_bytes", "gauge", "Memory of an app.", 1],
   ["processes", "svc_app_processes", "gauge", "Processes of an app.", 1],
   [
     "diskReadBytes",
     "svc_app_disk_read_bytes_total",
     "counter",
-    "Bytes that its processes have read from storage.",
+    "Bytes that the processes of an app have read from storage.",
     1,
   ],
   [
     "diskWrittenBytes",
     "svc_app_disk_written_bytes_total",
     "counter",
-    "Bytes that its processes have written to storage.",
+    "Bytes that the processes of an app have written to storage.",
     1,
   ],
   ["networkReceivedBytes", "svc_app_network_receive_bytes_total", "counter", "Bytes received by an app.", 1],

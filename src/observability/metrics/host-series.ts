@@ -37,7 +37,7 @@ export function writeHost({ sample, cores }: HostReadings): string {
     writeFamily(
       "node_cpu_seconds_total",
       "counter",
-      "Seconds that processors spent in each mode.",
+      "Seconds that the CPUs spent in each mode.",
       cores.flatMap((core, cpu) =>
         Object.entries(core).map(([mode, ticks]: [string, number]) => ({
           labels: { cpu, mode },

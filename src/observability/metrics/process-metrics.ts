@@ -21,10 +21,10 @@ export class ProcessMetrics implements Disposable {
     const memory = process.memoryUsage();
     const descriptors = await readdir("/proc/self/fd").catch(() => undefined);
     return [
-      writeFamily("process_cpu_user_seconds_total", "counter", "Processor time in user mode.", [
+      writeFamily("process_cpu_user_seconds_total", "counter", "CPU time in user mode.", [
         { value: user / 1e6 },
       ]),
-      writeFamily("process_cpu_system_seconds_total", "counter", "Processor time in the kernel.", [
+      writeFamily("process_cpu_system_seconds_total", "counter", "CPU time in the kernel.", [
         { value: system / 1e6 },
       ]),
       writeFamily("process_start_time_seconds", "gauge", "When the process started, in unix seconds.", [

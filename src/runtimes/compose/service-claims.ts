@@ -96,7 +96,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   cpu_quota: { up: "sets HostConfig.CpuQuota, a limit of the container" },
   cpu_shares: {
     up: "sets HostConfig.CpuShares, its weight beside other containers",
-    read: atMost("CPU shares", serviceBounds.processorShares),
+    read: atMost("CPU shares", serviceBounds.cpuShares),
   },
   cpus: { up: "sets HostConfig.NanoCpus, a limit of the container" },
   cpuset: { up: "sets HostConfig.CpusetCpus, which only takes CPUs away" },

@@ -27,7 +27,7 @@ export const serviceBounds = {
   processes: 32_768,
   sharedMemoryBytes: 2 * 2 ** 30,
   /** The default of a service: a higher value would take CPU time from others, and from the daemon. */
-  processorShares: 1_024,
+  cpuShares: 1_024,
   /** As `stop.grace` of a manifest: the longest stop. */
   graceSecs: 3_600,
 };

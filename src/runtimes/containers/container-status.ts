@@ -73,11 +73,11 @@ function statusOfOne(facts: Facts, subject: string, context: StatusContext): Run
       return {
         ...ended,
         state: "STARTING",
-        reason: `${endOf(facts, subject)}, and the engine restarts it`,
+        reason: `${describeEnd(facts, subject)}, and the engine restarts it`,
       };
     case "created": {
       if (!shouldRun) return stoppedStatus;
-      const reason = facts.error === "" ? `${subject} was never started` : endOf(facts, subject);
+      const reason = facts.error === "" ? `${subject} was never started` : describeEnd(facts, subject);
       return { ...stoppedStatus, state: "CRASHED", reason };
     }
     case "removing":
@@ -85,7 +85,7 @@ function statusOfOne(facts: Facts, subject: string, context: StatusContext): Run
     case "exited": {
       if (!shouldRun) return stoppedStatus;
       const { restartAtMs, why = "" } = context.endOf(facts) ?? {};
-      const reason = endOf(facts, subject);
+      const reason = describeEnd(facts, subject);
       if (restartAtMs !== undefined) {
         const backoff = `BACKOFF after ${context.restarts} restarts: ${reason}`;
         return {
@@ -140,7 +140,7 @@ export function worstHealth(all: readonly RuntimeStatus[]): RuntimeStatus["healt
 }
 
 /** How a container ended, without a full stop. */
-export function endOf(
+export function describeEnd(
   { exitCode, wasOutOfMemory, error }: Pick<Facts, "exitCode" | "wasOutOfMemory" | "error">,
   subject = "the container",
 ): string {

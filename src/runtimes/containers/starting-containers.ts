@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import { SvcError } from "../../errors.ts";
 import type { AppContainers } from "./app-containers.ts";
-import { endOf } from "./container-status.ts";
+import { describeEnd } from "./container-status.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { ObservedContainers } from "./observed-containers.ts";
 import { rejectedStart, startFailed } from "../start-failed.ts";
@@ -64,5 +64,5 @@ async function requireStarted(
   const { exitCode, state, error } = failed;
   if (state === "created" && error === "") throw startFailed(app.id, `${subject} was never started`);
   const lastLines = await seen.lastLines(failed);
-  throw startFailed(app.id, endOf(failed, subject), { exitCode, lastLines });
+  throw startFailed(app.id, describeEnd(failed, subject), { exitCode, lastLines });
 }

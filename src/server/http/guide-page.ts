@@ -1,6 +1,6 @@
 /** The guide at `/docs/guide`: the pages of `docs/` as HTML. They contain no script. */
 import { posix } from "node:path";
-import { anchorOf, parseInline, parseMarkdown, withoutMarks, type Block } from "../../lib/markdown.ts";
+import { anchorOf, parseInline, parseMarkdown, visibleText, type Block } from "../../lib/markdown.ts";
 
 /** The path of the index; every other page is below it, under the path of its file without `.md`. */
 const guidePath = "/docs/guide";
@@ -15,7 +15,7 @@ export function guidePathOf(file: string): string {
 export function guidePage(path: string, markdown: string): string {
   const blocks = parseMarkdown(markdown);
   const [first] = blocks;
-  const title = first?.kind === "heading" ? withoutMarks(first.text) : "Guide";
+  const title = first?.kind === "heading" ? visibleText(first.text) : "Guide";
   const linkTo = (target: string): string => escapeHtml(relativeLink(path, target));
   return `<!doctype html>
 <html lang="en">

@@ -8,7 +8,7 @@ import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
 import { AuditReader } from "../../../src/observability/audit/audit-reader.ts";
 import {
-  contentOf,
+  auditContentOf,
   hashOf,
   namedContent,
   type AuditRow,
@@ -269,7 +269,7 @@ test("verification works while records are added and pruned", async (t) => {
 
 test("the hash of a record is the same in every version", (t) => {
   const recorded = { reason: "denied", address: "::1", attempts: 3, token_digest: "abc", owner_uid: 5 };
-  const content = { ...namedContent(contentOf(auditedCall(7), now()), "root"), ...recorded };
+  const content = { ...namedContent(auditContentOf(auditedCall(7), now()), "root"), ...recorded };
   t.is(
     hashOf(Buffer.alloc(32), 7, content).toString("hex"),
     "ca71580e42dff2b66b901e2df9c014f9fe9f545696e9de853b8cde955e2e9be7",
@@ -277,7 +277,7 @@ test("the hash of a record is the same in every version", (t) => {
 });
 
 test("a read of the trail ends at its head, however many records are added", async (t) => {
-  const content = contentOf(auditedCall(1), now());
+  const content = auditContentOf(auditedCall(1), now());
   const hashes: Buffer[] = [Buffer.alloc(32)];
   const ends = { anchor_seq: 0, anchor_hash: hashes[0], head_seq: 250 };
   for (let seq = 1; seq <= ends.head_seq; seq++) hashes.push(hashOf(hashes[seq - 1]!, seq, content));
