@@ -433,7 +433,10 @@ interface Guide {
   /** Commands that the reader has run before. */
   readonly prepare?: string;
   readonly programs?: Readonly<Record<string, string>>;
-  readonly adapt?: (command: string, daemon: TestDaemon) => string;
+  readonly adapt?: (
+    command: string,
+    host: Pick<TestDaemon, "dir" | "socketPath"> & { freePort: number },
+  ) => string;
   readonly check?: (outputs: ReadonlyMap<string, string>, reader: Reader) => Promise<void> | void;
 }
 
@@ -441,7 +444,11 @@ const hello = "svc install hello --start";
 
 /** Pages with commands, except for {@link elsewhere}. */
 const guides: Readonly<Record<string, Guide>> = {
-  "change-a-port": { prepare: hello },
+  // Another program of this host may use the page's port.
+  "change-a-port": {
+    prepare: hello,
+    adapt: (command, { freePort: port }) => command.replace("8081", String(port)),
+  },
   "restore-one-file": {
     prepare: `${hello} && svc file put notes.txt hello:data/notes.txt && svc backup create hello`,
   },
@@ -495,7 +502,9 @@ for (const [page, { prepare, programs, adapt, check }] of Object.entries(guides)
     await using daemon = await startDaemon();
     const reader = await startReader(daemon, programs);
     if (prepare !== undefined) await reader.type(prepare);
-    const outputs = await follow(reader, `docs/how-to/${page}.md`, (line) => adapt?.(line, daemon) ?? line);
+    const { dir, socketPath } = daemon;
+    const host = { dir, socketPath, freePort: await freePort() };
+    const outputs = await follow(reader, `docs/how-to/${page}.md`, (line) => adapt?.(line, host) ?? line);
     await check?.(outputs, reader);
     t.pass();
   });
