@@ -50,7 +50,7 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     if (shown !== undefined) return shown;
   }
   const program = await createProgram(host, run, dependencies.runDaemon, host.args);
-  let args = withHelpAtItsPlace(program, host.args);
+  let args = isShortVersion(host.args) ? ["--version"] : withHelpAtItsPlace(program, host.args);
   let hint: string | undefined;
   try {
     // Throws for a wrong option value, after printing where the command's help is.
@@ -68,6 +68,11 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     return (asksForJson(args) ? usageFailureJson : usageFailure)(host, error, shown);
   }
   return exitCode;
+}
+
+/** As the first argument, `-v` prints the version, as docker does. */
+function isShortVersion(args: readonly string[]): boolean {
+  return args[0] === "-v";
 }
 
 /** @returns undefined if no topic has a similar name */

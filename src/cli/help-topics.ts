@@ -80,8 +80,13 @@ export async function showTopic(host: CliHost, name: string): Promise<number | u
   const topic = groups.flatMap(([, topics]) => topics).find((each) => each.name === name);
   if (topic === undefined) return undefined;
   const markdown = await readFile(join(host.program.docsDir, topic.file), "utf8");
-  await page(host, host.stdout.isTTY === true ? forTerminal(host, markdown) : markdown);
+  await page(host, host.stdout.isTTY === true ? forTerminal(host, markdown) : withoutTestMarks(markdown));
   return exitCodes.ok;
+}
+
+/** Code blocks of the guide say why the tests do not run them. */
+function withoutTestMarks(markdown: string): string {
+  return markdown.replaceAll(/^```(\w+) .*$/gm, "```$1");
 }
 
 function forTerminal({ env, stdout }: CliHost, markdown: string): string {

@@ -658,7 +658,43 @@ const cases: CommandCase[] = [
   { args: ["rm", "-f", "hello"], exitCode: 2, stderr: /^svc: --force .* deletes all data; .* pass --yes$/m },
   { args: ["ps", "-a", "-q"], stdout: /^hello$/m },
   { args: ["rotate"], exitCode: 2, stderr: /\nDid you mean: svc token rotate\n$/ },
-  { args: ["enable", "--json"], exitCode: 2, stderr: /Did you mean: svc schedule enable/ },
+  { args: ["enable", "--json"], exitCode: 2, stderr: /Did you mean: svc start ID, or svc schedule enable/ },
+  { args: ["-v"], stdout: /^\d+\.\d+\.\d+/ },
+  { args: ["down", "-v"], exitCode: 2, stderr: /\nDid you mean: svc stop ID, or svc rm ID\n$/ },
+  { args: ["files"], exitCode: 2, stderr: /\nDid you mean: svc file\n$/ },
+  { args: ["schedule", "replace", "x"], exitCode: 2, stderr: /--id ID --replace\n$/ },
+  { args: ["schedule", "list", "-a"], stderr: /^No jobs yet/ },
+  {
+    args: ["schedule", "add", "0 3 * * *", "echo hi"],
+    exitCode: 2,
+    stderr: /: svc schedule add TRIGGER shell --command 'echo hi'\n/,
+  },
+  {
+    args: ["schedule", "add", "0 3 * * *", "echo", "hi", "you"],
+    exitCode: 2,
+    stderr: /: svc schedule add '0 3 \* \* \*' shell --command 'echo hi you'\n/,
+  },
+  {
+    args: ["daemon", "stop"],
+    exitCode: 2,
+    stderr:
+      /; for the system service: sudo systemctl stop svc|for the system service: sudo systemctl stop svc; /,
+  },
+  { args: ["daemon", "status"], exitCode: 2, stderr: /for its state: svc status\n/ },
+  ...(
+    [
+      [["stop", "-t", "10", "hello"], "-t; the package sets the time until the app is killed"],
+      [["restart", "--time", "10", "hello"], "--time; the package sets the time until"],
+      [["start", "--now", "hello"], "--now; svc start also starts the app at boot"],
+      [["start", "-d", "hello"], "-d; apps always run in the background"],
+      [["logs", "-u", "hello"], "-u; name the app without an option: svc logs ID"],
+      [["rm", "-v", "hello"], "-v; svc rm also removes the volumes of the app"],
+      [["install", "-d", "web"], "-d; apps always run in the background; start the app"],
+      [["install", "-v", "a:b", "web"], "-v; the package sets the volumes"],
+      [["inspect", "-f", "{{.id}}", "hello"], "-f; choose the fields with --format"],
+      [["stats", "-a"], "-a; stopped apps use neither"],
+    ] as const
+  ).map(([args, words]) => ({ args, exitCode: 2, stderr: new RegExp(`^svc: unknown option ${words}`) })),
   {
     args: ["add"],
     exitCode: 2,

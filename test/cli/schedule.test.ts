@@ -19,8 +19,8 @@ import { formatTook, inLocalTime, inUtc, relativeTo } from "../../src/cli/output
 import { actionText, jobColumns, nextRunSentence, nextRunText } from "../../src/cli/output/schedule-table.ts";
 import { renderTable } from "../../src/cli/output/table.ts";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
-import { createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
-import { jobOf, type FakeRun, type FakeSchedules, type JobFields } from "./support/fake-schedules.ts";
+import { appOf, createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
+import { jobOf, runOf, type FakeRun, type FakeSchedules, type JobFields } from "./support/fake-schedules.ts";
 import { runSvc, type SvcOptions } from "./support/run-svc.ts";
 
 const nowMs = Date.parse("2026-01-02T00:00:00Z");
@@ -82,7 +82,7 @@ const cases: CommandCase[] = [
     args: ["add", "hourly", "node_reboot", "--disabled"],
     stdout: /^Added reboot\. .*svc schedule enable reboot/,
   },
-  { args: ["add", "hourly", "shell"], exitCode: 2, stderr: /^svc: shell needs --command\n$/ },
+  { args: ["add", "hourly", "shell"], exitCode: 2, stderr: /^svc: shell needs --command 'echo hi'\n$/ },
   { args: ["add", "hourly", "backup"], exitCode: 2, stderr: /backup needs --app/ },
   {
     args: ["add", "hourly", "shell", "--command", "x", "--url", "http://x"],
@@ -694,4 +694,34 @@ test("a job that fires in more than a year shows the date", (t) => {
   >[0];
   t.is(nextRunText(job, inUtc), "29 Feb 2028");
   t.regex(nextRunSentence(job, Date.UTC(2026, 10, 28)), /^Next run in 1y .*, at 2028-02-29 /);
+});
+
+test("a job whose last run failed is listed first, and status and info say how to see its output", async (t) => {
+  const jobs = ["alpha", "nightly"].map((id) =>
+    jobOf({
+      id,
+      action: { type: "backup", app: "hello" },
+      lastRun: runOf({ jobId: id, status: id === "nightly" ? "FAILED" : "SUCCEEDED" }),
+    }),
+  );
+  await using daemon = await startFakeDaemon([appOf({ id: "hello" })], { jobs, runs: {}, upserts: [] });
+  await using other = await startFakeDaemon([appOf({ id: "hello" })], {
+    jobs: jobs.slice(1),
+    runs: {},
+    upserts: [],
+  });
+  const svc = (...args: string[]) =>
+    runSvc(["--socket", daemon.socketPath, ...args], { host: { uid: 1000 } });
+  const listed = await svc("schedule", "list");
+  t.regex(listed.stdout, /\nnightly .*FAILED[^]*\nalpha .*SUCCEEDED/);
+  const output = "svc schedule runs nightly --output";
+  t.is(listed.stderr, `The last run of nightly failed. See its output: ${output}\n`);
+  t.regex(
+    (await svc("status")).stdout,
+    new RegExp(`^Jobs: +the last run of nightly failed; see its output with: ${output}$`, "m"),
+  );
+  t.regex(
+    (await svc("info", "hello", "--socket", other.socketPath)).stdout,
+    new RegExp(`^Failed job: +nightly \\(backup\\); see its output with: ${output}$`, "m"),
+  );
 });

@@ -25,7 +25,7 @@ export function addAttachCommand(parent: Command, run: RunCommand): void {
 }
 
 export function addShellCommands(parent: Command, run: RunCommand): void {
-  parent
+  const shell = parent
     .command("shell")
     .description("open a shell in an app, as its owner, in its directory or container")
     .argument("<id>", "the app")
@@ -53,7 +53,7 @@ export function addShellCommands(parent: Command, run: RunCommand): void {
         open(context, id, "shell", ...withoutService(command, options)),
       ),
     );
-  for (const flag of dockerFlags) exec.addOption(flag);
+  for (const flag of dockerFlags) for (const command of [exec, shell]) command.addOption(flag);
 }
 
 /** The command without the option between the app and the command: `exec ID --service NAME -- CMD`. */

@@ -13,6 +13,8 @@ import {
   placementText,
   tasksText,
 } from "../output/app-table.ts";
+import { failedJobs, lastOutputCommand } from "../output/schedule-table.ts";
+import type { Field } from "../output/table.ts";
 import { escapeControls } from "../output/escape.ts";
 import { networkUrls, urlOf } from "../app-url.ts";
 import { relativeTo } from "../output/instant.ts";
@@ -65,6 +67,11 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
     ["Memory", stats?.memory_bytes === undefined ? undefined : formatBytes(stats.memory_bytes)],
     ["Disk", disk === undefined || disk.unknown !== undefined ? undefined : formatBytes(disk.total_bytes)],
     ["Next job", nextJobText(jobs, app.id, now)],
+    ...failedJobs(jobsOf(jobs, app.id)).map((job): Field => [
+      "Failed job",
+      `${job.id} (${job.action?.type ?? ""}); see its output with: ${lastOutputCommand(job, context.host.uid)}`,
+      "red",
+    ]),
     ["Backed up", lastBackupText(app, now), app.backups?.overdue === true ? "red" : undefined],
     ["Installed", formatAge(app.created_at, now)],
     ["Started", formatAge(app.started_at, now)],
@@ -116,10 +123,14 @@ function versionText({ version, available_version: available }: App): string {
   return available === undefined ? version : `${version} (available: ${available})`;
 }
 
+/** The jobs of the app: an older daemon returns those of all apps. */
+function jobsOf(jobs: readonly Schedule[], appId: string): readonly Schedule[] {
+  return jobs.filter(({ action }) => action?.app === appId);
+}
+
 /** `nightly (backup) in 3h` for the job of the app that runs next. */
 function nextJobText(jobs: readonly Schedule[], appId: string, nowMs: number): string | undefined {
-  const [next] = jobs
-    .filter(({ action }) => action?.app === appId)
+  const [next] = jobsOf(jobs, appId)
     .flatMap(({ id, action, next_run_unix: atUnix }) =>
       atUnix === undefined ? [] : [{ id, type: action?.type ?? "", atUnix }],
     )

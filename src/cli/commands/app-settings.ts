@@ -108,7 +108,12 @@ async function unsetSettings(context: CommandContext, id: string, keys: readonly
 async function update(context: CommandContext, id: string, values: JsonObject): Promise<void> {
   const settings = await context.call(calls.updateAppSettings, { id, values });
   await printSettings(context, id, settings);
-  if (!context.json) for (const note of settings.notes) context.note(`warning: ${note}`);
+  if (!context.json) for (const note of notesOf(settings)) context.note(`warning: ${note}`);
+}
+
+/** An older daemon returns none. */
+function notesOf({ notes = [] }: Partial<AppSettings>): readonly string[] {
+  return notes;
 }
 
 /** The values that differ from their defaults. Storing a default would keep it after the package changes it. */

@@ -4,7 +4,9 @@ import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import type { Field } from "../output/table.ts";
 import { formatAge } from "../output/units.ts";
-import { calls, type Listeners, type Status } from "../client/calls.ts";
+import { calls, type Listeners, type Schedule, type Status } from "../client/calls.ts";
+import { failedJobs, lastOutputCommand } from "../output/schedule-table.ts";
+import { listAllJobs } from "./schedule/jobs.ts";
 import { watchable, watchOption } from "../output/watched.ts";
 import { showInfo } from "./app-info.ts";
 
@@ -38,6 +40,7 @@ export async function showStatus(
   const status = await context.call(calls.getStatus, {});
   if (context.json) return context.printJson(status);
   const { apps, caller } = status;
+  const failed = failedJobs(await listAllJobs(context).catch(() => []));
   const svc = `svc ${status.version} (${status.mode})`;
   const isDaemon = await (await context.client()).outlives();
   const user = caller === undefined ? undefined : caller.user || `uid ${caller.uid}`;
@@ -67,6 +70,7 @@ export async function showStatus(
     ["App limits", limitsText(status.enforced_limits)],
     ["Apps", summary, (apps?.failed ?? 0) + unhealthy > 0 ? "red" : undefined],
     ["Backups", overdue > 0 ? `${overdue} overdue; see which with: svc ls` : undefined, "red"],
+    ["Jobs", failedJobsText(failed, context.host.uid), "red"],
     ["Updates", outdated > 0 ? `${outdated} available; list them with: svc outdated` : undefined],
     ...status.alerts.map(({ name, message, since }): Field => [
       "Alert",
@@ -76,6 +80,15 @@ export async function showStatus(
     ["You", caller?.root === true ? `${user ?? ""}, with access to all apps` : user],
     ["Capabilities", verbose ? status.capabilities.join(", ") : undefined],
   ]);
+}
+
+/** `nightly failed; see its output with: …`, or how many failed. */
+function failedJobsText(failed: readonly Schedule[], callerUid: number): string | undefined {
+  const [first, ...others] = failed;
+  if (first === undefined) return undefined;
+  return others.length === 0
+    ? `the last run of ${first.id} failed; see its output with: ${lastOutputCommand(first, callerUid)}`
+    : `the last runs of ${failed.length} jobs failed; list them with: svc schedule list`;
 }
 
 const listenerNames: Readonly<Record<string, string>> = { tcp: "TCP", socket: "Socket" };

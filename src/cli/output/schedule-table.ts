@@ -71,6 +71,17 @@ function lastRunText({ last_run: run }: Schedule, format: InstantFormat): string
   return run === undefined || at === undefined ? "" : `${run.status} ${format(Date.parse(at))}`;
 }
 
+/** Jobs whose last run failed; a canceled or interrupted run is not a failure. */
+export function failedJobs(jobs: readonly Schedule[]): readonly Schedule[] {
+  return jobs.filter(({ last_run: run }) => run?.status === "FAILED" || run?.status === "TIMED_OUT");
+}
+
+/** The command that prints the output of the job's last run. */
+export function lastOutputCommand(job: Schedule, callerUid: number): string {
+  const owner = job.owner === callerUid ? "" : ` --owner ${jobOwnerText(job)}`;
+  return `svc schedule runs ${job.id} --output${owner}`;
+}
+
 const waits: Readonly<Record<string, string>> = {
   jitter: "a random delay",
   room: "other runs to finish",

@@ -1,4 +1,5 @@
 /** Rewords Commander's usage errors: first the option or argument, then what it must be. */
+import { shellWord } from "../../lib/shell-word.ts";
 
 const forms: readonly (readonly [RegExp, string])[] = [
   [
@@ -26,9 +27,19 @@ const forms: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
+const stopTime =
+  "the package sets the time until the app is killed: grace of stop in svc.yaml, or stop_grace_period in a compose file";
+
 /** Options and surplus arguments that people know from other tools, each with its equivalent in svc. */
 const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  exec: { "-u": "the command runs as the owner of the app", "-w": "it starts in the directory of the app" },
+  info: { "-f": "choose the fields with --format '{{.id}} {{.state}}'" },
   install: {
+    "-d": "apps always run in the background; start the app after installing with --start",
+    "-f": "pass the compose file as the argument: svc install ./compose.yaml",
+    "-v": "the package sets the volumes; for your own, write a compose file: svc install ./compose.yaml",
+    "--volume":
+      "the package sets the volumes; for your own, write a compose file: svc install ./compose.yaml",
     "--port": "choose the port with --set port=NUMBER",
     "--publish": "choose the port with --set port=NUMBER",
     "-p": "choose the port with --set port=NUMBER",
@@ -41,7 +52,18 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
   },
   clone: { "--start": "the copy is stopped; start it with svc start" },
   create: { "--to": "choose the storage with --storage NAME" },
-  logs: { "--lines": "choose the number of lines with -n" },
+  logs: {
+    "--lines": "choose the number of lines with -n",
+    "-u": "name the app without an option: svc logs ID",
+    "--unit": "name the app without an option: svc logs ID",
+    "-e": "svc logs shows the newest lines; follow the log with -f",
+    "-t": "show the times with --timestamps",
+  },
+  remove: {
+    "-v": "svc rm also removes the volumes of the app",
+    "--volumes": "svc rm also removes the volumes of the app",
+  },
+  restart: { "-t": stopTime, "--time": stopTime },
   restore: {
     "--to": "to save files elsewhere: svc backup get, or svc backup download",
     "--file": "to restore only some paths: --paths PATH",
@@ -49,7 +71,13 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
   },
   upgrade: { "--rollback": "to go back: --version OLD" },
   web: { "--port": "set the port with [api] listen in the configuration" },
-  stop: { "--now": "svc stop also keeps the app stopped at boot" },
+  start: {
+    "--now": "svc start also starts the app at boot",
+    "-d": "apps always run in the background",
+    "-a": "attach to a running app with: svc app attach ID",
+  },
+  stats: { "-a": "stopped apps use neither CPU nor memory; for all apps: svc ls" },
+  stop: { "--now": "svc stop also keeps the app stopped at boot", "-t": stopTime, "--time": stopTime },
 };
 
 const excess: Readonly<Record<string, (words: readonly string[]) => string | undefined>> = {
@@ -62,8 +90,16 @@ const excess: Readonly<Record<string, (words: readonly string[]) => string | und
       ? `to restore only this path: --paths ${name}`
       : `name a new app with --as-new --name ${name}`;
   },
+  daemon: ([word = ""]) => {
+    if (word === "status") return "for its state: svc status";
+    return /^(start|stop|restart|enable|disable)$/.test(word)
+      ? `svc daemon runs it in the foreground; for the system service: sudo systemctl ${word} svc; for your own: systemctl --user ${word} svc`
+      : undefined;
+  },
   add: (words) => {
     const [minute = "", hour = "", id] = words;
+    if (words.length > 2 && minute.includes(" ") && !hour.startsWith("backup"))
+      return `to run a command: svc schedule add ${shellWord(minute)} shell --command ${shellWord(words.slice(1).join(" "))}`;
     // The shell replaces an unquoted * by the names of files.
     if (words.length > 4 && [minute, hour].every((field) => /^[\d*,/-]+$/.test(field)))
       return `quote the trigger: '${minute} ${hour} * * *'`;
@@ -102,6 +138,10 @@ function knownMistake(message: string, { name, args }: UsedCommand): string | un
   const [, option = ""] = /^unknown option '(.*?)'/.exec(message) ?? [];
   const instead = otherOptions[name]?.[option];
   if (instead !== undefined) return `unknown option ${option}; ${instead}`;
+  const [, action = ""] =
+    /^command-argument value '(.* .*)' is invalid for argument 'action'/s.exec(message) ?? [];
+  if (action !== "")
+    return `unknown action; to run a command: svc schedule add TRIGGER shell --command ${shellWord(action)}`;
   const [, missing] = /^missing required argument '(.*?)'/.exec(message) ?? [];
   const argument = args.find((each) => each.name === missing);
   if (argument !== undefined) return `missing argument <${argument.name}>: ${meaningOf(argument)}`;

@@ -107,11 +107,20 @@ function rejectFlagsOfOtherActions(type: string, flags: JobFlags): void {
   }
 }
 
+/** What a required flag may be. */
+const flagExamples: Readonly<Record<string, string>> = {
+  app: "ID",
+  command: "'echo hi'",
+  url: "https://example.org/ping",
+};
+
 /** @throws UsageError if a flag that the action requires is missing */
 export function requireFlags(type: string, flags: JobFlags): void {
   const missing = (actionFlags[type]?.needs ?? []).filter((flag) => (flags[flag] ?? "") === "");
   if (missing.length > 0)
-    throw new UsageError(`${type} needs ${missing.map((flag) => `--${flag}`).join(", ")}`);
+    throw new UsageError(
+      `${type} needs ${missing.map((flag) => `--${flag} ${flagExamples[flag] ?? ""}`.trim()).join(", ")}`,
+    );
 }
 
 /** An action with nothing but its type. */

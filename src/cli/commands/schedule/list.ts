@@ -1,9 +1,9 @@
 /** `svc schedule list`. */
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { inUtc, relativeTo } from "../../output/instant.ts";
-import { jobColumns } from "../../output/schedule-table.ts";
+import { failedJobs, jobColumns, lastOutputCommand } from "../../output/schedule-table.ts";
 import { listAllJobs } from "./jobs.ts";
 import { watchable, watchOption } from "../../output/watched.ts";
 
@@ -16,9 +16,10 @@ export function addListCommand(parent: Command, run: RunCommand): void {
   parent
     .command("list")
     .alias("ls")
-    .description("list the jobs with their next and last run")
+    .description("list the jobs with their next and last run; failed ones first")
     .option("--managed-by <name>", "only jobs of this manager, such as platform; '' for unmanaged jobs")
     .option("--utc", "show times in UTC instead of relative to now")
+    .addOption(new Option("-a, --all", "has no effect: disabled jobs are listed, too").hideHelp())
     .option(...watchOption)
     .action(run(watchable((context, options: ListOptions) => list(context, options))));
 }
@@ -32,5 +33,10 @@ async function list(context: CommandContext, { managedBy, utc }: ListOptions): P
   const example = host.uid === 0 ? "'*/5 * * * *' shell --command 'echo hi'" : "daily@03:00 backup --app ID";
   const none =
     managedBy === undefined ? `No jobs yet. Add one: svc schedule add ${example}` : "No job matches.";
-  return context.printTable(jobColumns(jobs, host.uid, format), jobs, none);
+  const failed = failedJobs(jobs);
+  const failedFirst = [...failed, ...jobs.filter((job) => !failed.includes(job))];
+  await context.printTable(jobColumns(jobs, host.uid, format), failedFirst, none);
+  const [first] = failed;
+  if (first !== undefined && context.options.quiet !== true)
+    context.note(`The last run of ${first.id} failed. See its output: ${lastOutputCommand(first, host.uid)}`);
 }
