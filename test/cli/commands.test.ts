@@ -1,7 +1,7 @@
 import { fork } from "node:child_process";
-import { writeFile } from "node:fs/promises";
+import { mkdtempDisposable, writeFile } from "node:fs/promises";
 import { type IncomingMessage, request } from "node:http";
-import { networkInterfaces } from "node:os";
+import { networkInterfaces, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
@@ -951,6 +951,34 @@ test("a running app without statistics is not reported as stopped", async (t) =>
 });
 
 const nowMs = Date.UTC(2026, 10, 28, 12);
+
+test("a dry run of an install lists missing settings, ports in use and a missing engine", async (t) => {
+  await using daemon = await startFakeDaemon(apps);
+  await using dir = await mkdtempDisposable(join(tmpdir(), "svc-needs-"));
+  const manifest = `id: need
+name: Need
+version: "1.0.0"
+summary: Needs a token.
+docker: { image: "nginx:1.27" }
+ports: [{ name: http, setting: port }]
+settings:
+  required: [token]
+  properties:
+    port: { type: integer, minimum: 1, maximum: 65535, default: 8080, env: PORT }
+    token: { type: string, env: TOKEN }
+`;
+  await writeFile(join(dir.path, "svc.yaml"), manifest);
+  const dryRun = async (...more: string[]) =>
+    (await runSvc(["--socket", daemon.socketPath, "install", dir.path, "--dry-run", ...more])).stderr;
+  const inUse = 'Port 8080 \\("http"\\) is in use by app "hello":';
+  const without = await dryRun();
+  t.regex(without, /^Required settings: --set token=VALUE$/m);
+  t.regex(without, new RegExp(`^${inUse} an install chooses the next free one\\.$`, "m"));
+  t.regex(without, /^It needs a container engine, and none is usable at /m);
+  const given = await dryRun("--set", "token=x", "--set", "port=8080");
+  t.notRegex(given, /Required settings/);
+  t.regex(given, new RegExp(`^${inUse} the app could not start\\.$`, "m"));
+});
 
 test("an app at all addresses of this host is shown with an address for other machines", async (t) => {
   const everywhere = appOf({

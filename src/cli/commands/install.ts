@@ -104,7 +104,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     throw new UsageError(
       "--start cannot be used with --detach: start the app when the operation has finished",
     );
-  if (options.dryRun === true) return showPlan(context, spec, options.source);
+  if (options.dryRun === true) return showPlan(context, spec, options);
   const placement = placementFrom(options);
   const absolute = absoluteIfPath(context, spec);
   const settingTexts = await readAssignments(context, { ...options, pairs: options.set });
@@ -154,10 +154,14 @@ function noteBranch(context: CommandContext, { spec, branch }: InstallRequest, {
   );
 }
 
-async function showPlan(context: CommandContext, spec: string, source: string | undefined): Promise<void> {
+async function showPlan(
+  context: CommandContext,
+  spec: string,
+  { source, set = [] }: InstallOptions,
+): Promise<void> {
   const path = absoluteIfPath(context, spec);
   if (path.startsWith("/") && readsFilesHere(context.host, context.options))
-    return showLocalPlan(context, path);
+    return showLocalPlan(context, path, set);
   const id = /^(?:[^@:/.][^@:/]*\/)?[^@:/.][^@:/]*(?=@|$)/.exec(spec)?.[0];
   if (id === undefined)
     throw new UsageError("--dry-run does not read git URLs: clone the repository, and pass its directory");
@@ -170,11 +174,14 @@ async function showPlan(context: CommandContext, spec: string, source: string | 
 }
 
 /** Shows the manifest that would be generated, or checks the one of the package. */
-async function showLocalPlan(context: CommandContext, path: string): Promise<void> {
+async function showLocalPlan(context: CommandContext, path: string, pairs: readonly string[]): Promise<void> {
   const dir = await packageAt(context, path, { dryRun: true });
   if (dir === undefined) return;
   const { check } = await import("./package.ts");
-  return check(context, dir);
+  const manifest = await check(context, dir);
+  if (manifest === undefined || context.json) return;
+  const { noteNeeds } = await import("../packages/install-needs.ts");
+  await noteNeeds(context, manifest, pairs);
 }
 
 /** ` on port 8080`, or ` on 127.0.0.1:8080` for a port that the container engine publishes. */

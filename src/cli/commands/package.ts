@@ -55,7 +55,11 @@ export function addPackageCommand(parent: Command, run: RunCommand): void {
     .command("check")
     .description("check a package for problems; needs neither a daemon nor a network")
     .argument("[dir]", "the directory of the svc.yaml", ".")
-    .action(run((context, dir: string) => check(context, resolve(dir))));
+    .action(
+      run(async (context, dir: string) => {
+        await check(context, resolve(dir));
+      }),
+    );
   command
     .command("run")
     .description("build and run a package in a temporary store, with its log, until Ctrl-C")
@@ -107,8 +111,8 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
   });
 }
 
-/** @param dir absolute */
-export async function check(context: CommandContext, dir: string): Promise<void> {
+/** @param dir absolute @returns the manifest of a package without problems */
+export async function check(context: CommandContext, dir: string): Promise<PackageReport["manifest"]> {
   requireTrustedPath(context, dir);
   if (!exists(dir)) throw new UnusableFileError(`${dir} does not exist`);
   const report = await checked(context, dir);
@@ -119,7 +123,8 @@ export async function check(context: CommandContext, dir: string): Promise<void>
       ? `can be installed: svc install ${shellWord(dir)}`
       : `can be installed only by root, because it requires ${permissions.join(" and ")}: sudo svc install ${shellWord(dir)}`;
   const about = manifest && `${manifest.id} ${manifest.version} ${how}`;
-  return reportRemarks(context, { ...report, ...(about !== undefined && { about }) });
+  await reportRemarks(context, { ...report, ...(about !== undefined && { about }) });
+  return manifest;
 }
 
 async function checked({ host }: CommandContext, dir: string): Promise<PackageReport> {

@@ -107,7 +107,7 @@ function rejectFlagsOfOtherActions(type: string, flags: JobFlags): void {
   }
 }
 
-/** What a required flag may be. */
+/** Example values of required flags. */
 const flagExamples: Readonly<Record<string, string>> = {
   app: "ID",
   command: "'echo hi'",
