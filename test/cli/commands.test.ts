@@ -685,6 +685,7 @@ const cases: CommandCase[] = [
     [
       [["stop", "-t", "10", "hello"], "-t; the package sets the time until the app is killed"],
       [["restart", "--time", "10", "hello"], "--time; the package sets the time until"],
+      [["restart", "hello", "--service", "web"], "--service; svc restarts all services of an app together"],
       [["start", "--now", "hello"], "--now; svc start also starts the app at boot"],
       [["start", "-d", "hello"], "-d; apps always run in the background"],
       [["logs", "-u", "hello"], "-u; name the app without an option: svc logs ID"],

@@ -63,7 +63,11 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
     "-v": "svc rm also removes the volumes of the app",
     "--volumes": "svc rm also removes the volumes of the app",
   },
-  restart: { "-t": stopTime, "--time": stopTime },
+  restart: {
+    "--service": "svc restarts all services of an app together: svc restart ID",
+    "-t": stopTime,
+    "--time": stopTime,
+  },
   restore: {
     "--to": "to save files elsewhere: svc backup get, or svc backup download",
     "--file": "to restore only some paths: --paths PATH",
