@@ -1,10 +1,13 @@
 /**
  * `npm run check:api [-- OPTIONS OF SCHEMATHESIS]`: Schemathesis generates valid and broken requests from `openapi.json`, sends them
  * to a real daemon, and compares the responses with the document. A response fails if its status or media type is not
- * declared, its body does not match the schema, a broken request succeeds, or the status is 5xx other than 501 and 503.
+ * declared, its body does not match the schema, a broken request succeeds, or the status is 5xx other than 501 and 503. Needs root, to
+ * protect the files of this host from requests that change files.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { missing } from "../../.ci/optional.ts";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -19,14 +22,20 @@ const excluded = ["rebootSystem", "rotatePrimaryToken", "signalProcess", "remove
 const seed = "20250101";
 
 const here = import.meta.dirname;
-const [missingTool] = await missing({ python: "check:api is skipped." });
+const [missingTool] = await missing({
+  root: "check:api is skipped, because only root can make the host's files read-only for it.",
+  python: "check:api is skipped.",
+});
 if (missingTool === undefined) process.exitCode = await check();
 else console.log(missingTool);
 
 async function check(): Promise<number> {
   const bin = await pythonTools(join(here, "requirements.txt"));
+  await using dir = await mkdtempDisposable(join(tmpdir(), "svc-api-"));
   // The requests include hundreds of wrong tokens.
   await using daemon = await startDaemon({
+    dir: dir.path,
+    launcher: ["unshare", "--mount", "sh", join(here, "read-only-host.sh"), dir.path],
     config: "[api.limits]\ntoken_failure_budget = 1000000\ntoken_failure_refill_per_sec = 1000000\n",
   });
   const repository = join(daemon.dir, "web.git");
