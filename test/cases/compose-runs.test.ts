@@ -358,6 +358,8 @@ for (const [at, { name, isClassic, runTest, skipped, fixtureOf }] of generations
     ["a user's", nobody],
     ["root's", 0],
   ] as const) {
+    // Compose does not know whose services it resolves.
+    if (isClassic && uid === 0) continue;
     runTest(
       `images of ${whose} services are pulled as pull_policy specifies: ${name}${skipped}`,
       async (t) => {
@@ -523,35 +525,33 @@ second.runTest(
   },
 );
 
-for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries()) {
-  runTest(
-    `a service that shares the network of another one is restarted after it, at once if it ignores SIGTERM: ${name}${skipped}`,
-    async (t) => {
-      const fixture = fixtureOf();
-      const port = await freePort();
-      const settings = "restart: { policy: always, delay: 100ms }\nstop: { grace: 5m }";
-      const app = await fixture.app(`tunnel-${at}`, `${manifest}\n${settings}`, {
-        files: {
-          "compose.yaml": `services:
+second.runTest(
+  `a service that shares the network of another one is restarted after it, at once if it ignores SIGTERM${second.skipped}`,
+  async (t) => {
+    const fixture = second.fixtureOf();
+    const port = await freePort();
+    const settings = "restart: { policy: always, delay: 100ms }\nstop: { grace: 5m }";
+    const app = await fixture.app("tunnel", `${manifest}\n${settings}`, {
+      files: {
+        "compose.yaml": `services:
   tunnel: { image: svc/shell:1, command: ${shell("true")}, ports: ["${port}:8080"] }
   client: { image: svc/web:1, network_mode: "service:tunnel" }
 `,
-        },
-      });
-      await startApp(fixture.compose, app);
-      const answer = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}/`)).text();
-      await eventually(async () => assert.equal(await answer(), "hello"));
-      const { pid, startedAt } = await firstProcess(fixture, app.id, "tunnel");
-      process.kill(pid, "SIGKILL");
-      await eventually(async () => {
-        assert.notEqual((await firstProcess(fixture, app.id, "tunnel")).startedAt, startedAt);
-        assert.equal(await answer(), "hello");
-      });
-      await fixture.compose.remove(app);
-      t.pass();
-    },
-  );
-}
+      },
+    });
+    await startApp(fixture.compose, app);
+    const answer = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}/`)).text();
+    await eventually(async () => assert.equal(await answer(), "hello"));
+    const { pid, startedAt } = await firstProcess(fixture, app.id, "tunnel");
+    process.kill(pid, "SIGKILL");
+    await eventually(async () => {
+      assert.notEqual((await firstProcess(fixture, app.id, "tunnel")).startedAt, startedAt);
+      assert.equal(await answer(), "hello");
+    });
+    await fixture.compose.remove(app);
+    t.pass();
+  },
+);
 
 second.runTest(
   `a service that depends on another one with "restart: true" is restarted after it${second.skipped}`,
@@ -628,49 +628,48 @@ preferred.runTest(
   },
 );
 
-for (const { name, dirs, runTest, skipped } of generations) {
-  runTest(
-    `an upgrade uses an edited .env, except for settings that the user chose: ${name}${skipped}`,
-    async (t) => {
-      const config = `${fixtureNow().engine.config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`;
-      await using daemon = await startDaemon({ config });
-      const apps = daemon.client(AppService);
-      const dir = join(daemon.dir, "edited");
-      const write = (version: string): Promise<void> =>
-        writeFiles(dir, { ".env": `G=${version}\nH=${version}\n` });
-      await writeFiles(dir, {
-        "compose.yaml": `services:
+preferred.runTest(
+  `an upgrade uses an edited .env, except for settings that the user chose${preferred.skipped}`,
+  async (t) => {
+    const { dirs } = preferred;
+    const config = `${fixtureNow().engine.config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`;
+    await using daemon = await startDaemon({ config });
+    const apps = daemon.client(AppService);
+    const dir = join(daemon.dir, "edited");
+    const write = (version: string): Promise<void> =>
+      writeFiles(dir, { ".env": `G=${version}\nH=${version}\n` });
+    await writeFiles(dir, {
+      "compose.yaml": `services:
   app:
     image: svc/shell:1
     command: ${shell("echo g=$$G h=$$H")}
     environment: { G: "\${G}", H: "\${H}" }
 `,
+    });
+    await write("one");
+    const svc = async (...args: string[]): Promise<void> => {
+      const host = { home: daemon.dir, uid: process.getuid?.() ?? 0, env: { PATH: dirs.join(delimiter) } };
+      const { exitCode, stderr } = await runSvc([...args, "--socket", daemon.socketPath], { host });
+      assert.equal(exitCode, 0, stderr);
+    };
+    const requireLine = (line: string): Promise<void> =>
+      eventually(async () => {
+        const texts = (await apps.getAppLogs({ id: "edited" })).lines.map(({ text }) => text);
+        assert.equal(texts.at(-1), line);
       });
-      await write("one");
-      const svc = async (...args: string[]): Promise<void> => {
-        const host = { home: daemon.dir, uid: process.getuid?.() ?? 0, env: { PATH: dirs.join(delimiter) } };
-        const { exitCode, stderr } = await runSvc([...args, "--socket", daemon.socketPath], { host });
-        assert.equal(exitCode, 0, stderr);
-      };
-      const requireLine = (line: string): Promise<void> =>
-        eventually(async () => {
-          const texts = (await apps.getAppLogs({ id: "edited" })).lines.map(({ text }) => text);
-          assert.equal(texts.at(-1), line);
-        });
-      await svc("install", dir, "--start", "--yes");
-      await requireLine("app | g=one h=one");
-      await write("two");
-      await svc("upgrade", "edited", "--restart");
-      await requireLine("app | g=two h=two");
-      await svc("app", "settings", "set", "edited", "h=chosen");
-      await write("three");
-      await svc("upgrade", "edited", "--restart");
-      await requireLine("app | g=three h=chosen");
-      await apps.removeApp({ id: "edited" });
-      t.pass();
-    },
-  );
-}
+    await svc("install", dir, "--start", "--yes");
+    await requireLine("app | g=one h=one");
+    await write("two");
+    await svc("upgrade", "edited", "--restart");
+    await requireLine("app | g=two h=two");
+    await svc("app", "settings", "set", "edited", "h=chosen");
+    await write("three");
+    await svc("upgrade", "edited", "--restart");
+    await requireLine("app | g=three h=chosen");
+    await apps.removeApp({ id: "edited" });
+    t.pass();
+  },
+);
 
 preferred.runTest(`svc start names the service that it waits for${preferred.skipped}`, async (t) => {
   const { engine } = fixtureNow();
