@@ -31,7 +31,7 @@ export class HostReboot implements AsyncDisposable {
     this.#requested ??= this.perform(this.#stopped.signal)
       .catch((error: unknown) => {
         if (!this.#stopped.signal.aborted)
-          this.#options.log.warn({ err: error }, "the host was not rebooted");
+          this.#options.log.warn({ err: error }, "failed to reboot the host");
       })
       .finally(() => (this.#requested = undefined));
   }

@@ -109,7 +109,7 @@ export class PrimaryToken implements Disposable {
       }
       // The new token is in place, so nothing is rolled back from here on.
       await syncTokenFile(file).catch((err: unknown) =>
-        log.warn({ err }, "the directory of the token file could not be synced"),
+        log.warn({ err }, "failed to sync the directory of the token file"),
       );
       this.#become(fresh, window);
       await this.#settle([window]);
@@ -205,7 +205,7 @@ export class PrimaryToken implements Disposable {
     try {
       await this.#record.save(windows);
     } catch (err) {
-      this.#options.log.warn({ err }, "the record of the token's rotation could not be brought up to date");
+      this.#options.log.warn({ err }, "failed to update the record of a token rotation");
     }
   }
 
@@ -213,7 +213,7 @@ export class PrimaryToken implements Disposable {
   #follow(): void {
     if (this.#current === undefined || !this.#record.isStale) return;
     void this.#exclusively(() => this.#reload()).catch((err: unknown) => {
-      this.#options.log.warn({ err }, "the primary token could not be read again");
+      this.#options.log.warn({ err }, "failed to read the primary token again");
     });
   }
 

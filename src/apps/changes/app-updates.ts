@@ -103,8 +103,7 @@ export class AppUpdates implements Disposable {
     try {
       await this.#checkApp(undefined, this.#stop.signal);
     } catch (error) {
-      if (!this.#stop.signal.aborted)
-        log.warn({ err: error }, "newer versions of apps could not be looked for");
+      if (!this.#stop.signal.aborted) log.warn({ err: error }, "failed to check for updates of apps");
     }
     if (!this.#stop.signal.aborted) this.#plan(daily);
   }

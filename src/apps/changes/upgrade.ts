@@ -186,7 +186,7 @@ export class Upgrader {
       await this.#rollback.removeUnused(operation);
     } catch (error) {
       // The upgrade is committed, but the old version is still on the disk. The next upgrade removes it.
-      log.warn({ err: error, appId: app.id }, "the version before an upgrade could not be removed");
+      log.warn({ err: error, appId: app.id }, "failed to remove the version before an upgrade");
     }
     return { id: app.id, upToDate: false, from: app.version, to: resolved.version, restarted };
   }

@@ -74,7 +74,7 @@ export class BackgroundWork implements AsyncDisposable {
       try {
         await (await userHelpers.tree(paths.appDir(id), runUid)).claim();
       } catch (error) {
-        log.warn({ err: error, appId: id }, "the directory of an app could not be taken from its owner");
+        log.warn({ err: error, appId: id }, "failed to make the daemon the owner of an app's directory");
       }
     });
   }

@@ -105,7 +105,7 @@ export class BackupHold {
       await runStep(this.#options, runnable(app), step, "after", { onProgress });
       return [];
     } catch (error) {
-      log.warn({ err: error, app: id }, "what an app does after its backup failed");
+      log.warn({ err: error, app: id }, "failed to run the after step of an app's backup");
       return [
         error instanceof SvcError ? error.message : "the after step failed; the daemon's log has the reason",
       ];

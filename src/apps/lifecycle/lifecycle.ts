@@ -205,7 +205,10 @@ export class Lifecycle {
     try {
       await runtime.settle(app);
     } catch (error) {
-      this.#options.log.warn({ err: error, appId: app.id }, "what an app ran as before could not be removed");
+      this.#options.log.warn(
+        { err: error, appId: app.id },
+        "failed to remove the previous containers or processes of an app",
+      );
     }
   }
 

@@ -117,7 +117,7 @@ export class Reconciler implements AsyncDisposable, OperationListener {
           await onShareOf(app.ownerUid, () => lifecycle.bringDown(app));
       }
     } catch (error) {
-      log.warn({ err: error }, "an app that is not meant to run could not be stopped");
+      log.warn({ err: error }, "failed to stop an app whose desired state is stopped");
     }
   }
 

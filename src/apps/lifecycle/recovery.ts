@@ -110,7 +110,7 @@ export class Recovery {
     if (!(await operations.takeOver(operation))) return;
     const { id, appId, kind, phase } = operation;
     if (!this.#failed.has(id)) {
-      log.info({ appId, kind, phase }, "an operation was left behind; bringing the app to rest");
+      log.info({ appId, kind, phase }, "recovering the app of an interrupted operation");
     }
     try {
       const app = registry.get(appId);
@@ -133,10 +133,7 @@ export class Recovery {
       this.#report(appId, "undoing it failed; the daemon tries again");
       // Recovery has to wait for the engine. Without a daemon, each command recovers, and would print the error.
       const level = error instanceof SvcError && error.code === "unavailable" ? "warn" : "error";
-      log[level](
-        { err: error, appId, kind, phase },
-        "an operation that was left behind could not be brought to rest",
-      );
+      log[level]({ err: error, appId, kind, phase }, "failed to recover the app of an interrupted operation");
     } finally {
       operations.release(operation);
     }
@@ -151,7 +148,7 @@ export class Recovery {
     const { operations, log } = this.#options;
     const { appId, phase } = operation;
     // The row is removed with the operation.
-    log.error({ appId, phase, row }, "an operation that cannot be read is given up; its app stays as it is");
+    log.error({ appId, phase, row }, "abandoned an unreadable operation; its app is unchanged");
     const stateReason = `the record of the last operation (${row.kind}) is damaged: check the files of the app, then start the app, restore a backup, or remove the app`;
     await operations.end(
       operation,

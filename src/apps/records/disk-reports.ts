@@ -133,7 +133,7 @@ export class DiskReports {
   /** The text for an error. Internal errors are logged instead of shown. */
   #reasonOf(error: unknown, subject: string | number): string {
     if (error instanceof SvcError) return error.message;
-    this.#options.log.warn({ err: error, subject }, "an app could not be measured");
+    this.#options.log.warn({ err: error, subject }, "failed to measure an app");
     return "the disk usage could not be measured; see the daemon's log";
   }
 }

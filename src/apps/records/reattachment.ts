@@ -70,7 +70,7 @@ export class Reattachment implements Disposable {
           return found === "running";
         },
         (error: unknown) => {
-          log.warn({ err: error, appId: app.id }, "an app that should run could not be taken over");
+          log.warn({ err: error, appId: app.id }, "failed to reattach an app");
           return false;
         },
       );
@@ -89,7 +89,7 @@ export class Reattachment implements Disposable {
     const patch = status === undefined ? undefined : settledPatch(app, status);
     if (patch === undefined) return;
     store.write([patchApp(id, patch)], { essential: true }).catch((error: unknown) => {
-      log.warn({ err: error, appId: id }, "the state of an app could not be recorded");
+      log.warn({ err: error, appId: id }, "failed to record the state of an app");
     });
   }
 

@@ -78,7 +78,7 @@ export class Alerts implements AsyncDisposable {
     const { signal } = this.#ended;
     await this.#options.store
       .forgetUnreadable()
-      .catch((error: unknown) => log.warn({ err: error }, "damaged alerts were not forgotten"));
+      .catch((error: unknown) => log.warn({ err: error }, "failed to delete damaged alerts"));
     for (let isEnded = false; !isEnded;) {
       try {
         await this.evaluate();
@@ -206,7 +206,8 @@ export class Alerts implements AsyncDisposable {
     } catch (error) {
       const delayMs = Math.min(retryMs.most, (retry?.delayMs ?? retryMs.first / 2) * 2);
       this.#retries.set(rule.name, { atMs: nowMs + delayMs, delayMs });
-      if (!this.#ended.signal.aborted) log.warn({ err: error, alert: rule.name }, "an alert was not taken");
+      if (!this.#ended.signal.aborted)
+        log.warn({ err: error, alert: rule.name }, "failed to deliver an alert");
       return false;
     }
   }

@@ -261,7 +261,7 @@ export class SupervisedApp {
       });
       leftover = Number(/"leftover":(\d+)/.exec(stdout)?.[1] ?? Number.NaN);
       if (Number.isNaN(leftover)) {
-        log.warn({ app: id, stderr }, "sweep failed");
+        log.warn({ app: id, stderr }, "failed to end the leftover processes of an app");
         throw new SvcError("internal", `failed to end the leftover processes of app "${id}"`);
       }
     }

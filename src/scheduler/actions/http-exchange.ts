@@ -25,7 +25,7 @@ export interface Answer {
   readonly location: string;
   /** The first bytes of the body. */
   readonly body: Buffer;
-  /** Whether there was more. */
+  /** Whether the body was longer. */
   readonly isTruncated: boolean;
   /** Why the body ended early; absent if it is complete. */
   readonly cutBy?: string;

@@ -1,4 +1,4 @@
-/** Describes entries: one, or those of a directory. */
+/** Describes one entry of the file system, or all entries of a directory. */
 import { constants, lstatSync, readlinkSync } from "node:fs";
 import { at, namesIn } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
