@@ -437,7 +437,7 @@ test("man renders the page without a warning", async (t) => {
     /^ +-n, --tail <lines>\n +show the last N lines, at most 100000 \(default: 100, or all with\s+--since\)$/m,
   );
   for (const line of [
-    "svc schedule add '*/5 * * * *' shell --command 'echo hi'",
+    "svc schedule add '*/5 * * * *' shell --app hello --command 'echo hi'",
     "svc node add bench ssh://bench:2222 --ssh-option IdentityFile=~/.ssh/bench",
   ])
     t.true(printed.includes(` ${line}\n`), "for copying");

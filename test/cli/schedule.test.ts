@@ -116,14 +116,16 @@ const cases: CommandCase[] = [
   },
   { args: ["add", "hourly", "node_reboot", "--id", "echo", "--replace"], stdout: /^Added echo/ },
   {
-    args: ["add", "hourly", "node_reboot", "--id", "forbidden"],
+    args: ["add", "every 5m", "node_reboot", "--id", "forbidden"],
     exitCode: 2,
-    stderr: /node_reboot is for root's jobs; run it with sudo\n$/,
+    stderr:
+      /^svc: action: node_reboot is for root's jobs; run it as root: sudo svc schedule add 'every 5m' node_reboot --id forbidden --socket \S+\n$/,
   },
   {
-    args: ["add", "hourly", "node_reboot", "--id", "appless"],
+    args: ["add", "every 5m", "shell", "--command", "echo hi", "--id", "appless"],
     exitCode: 2,
-    stderr: /is required; name one of your apps with --app ID \(see: svc ls\), or run it with sudo\n$/,
+    stderr:
+      /is required; name one of your apps \(see: svc ls\): svc schedule add 'every 5m' shell --command 'echo hi' --id appless --socket \S+ --app ID; or run it with sudo\n$/,
   },
   { args: ["edit", "echo", "--trigger", "hourly"], stdout: /^Changed echo\. Next run/ },
   { args: ["edit", "echo"], exitCode: 2, stderr: /pass a change/ },

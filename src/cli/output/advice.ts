@@ -1,6 +1,7 @@
 /** Advice on the next step, for errors of particular commands. */
 import type { SvcError, ReasonPayloads } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
+import { shellWord } from "../../lib/shell-word.ts";
 import { AdvisedError, asSvcError } from "./failure.ts";
 import type { Action, RunCommand } from "../run-command.ts";
 
@@ -33,9 +34,10 @@ export const adviceOnJobs: Advice = ({ reason, payload }, { host }) => {
   const { violations = [] } = (payload ?? {}) as Partial<ReasonPayloads["invalid_request"]>;
   const isAbout = (what: string): boolean =>
     violations.some(({ field = "" }) => field === `action.${what}` || field.endsWith(`.action.${what}`));
+  const line = `svc ${host.args.map(shellWord).join(" ")}`;
   // An action type that users' jobs may not use at all is not allowed for an app either.
-  if (isAbout("type")) return "run it with sudo";
+  if (isAbout("type")) return `run it as root: sudo ${line}`;
   return isAbout("app")
-    ? "name one of your apps with --app ID (see: svc ls), or run it with sudo"
+    ? `name one of your apps (see: svc ls): ${line} --app ID; or run it with sudo`
     : undefined;
 };

@@ -118,7 +118,7 @@ function withSettingNames({ reason, message, payload }: SvcError): string {
 
 /** A setting without the request's field, such as `values.port`; a sentence about an entry without `storages[0]`. */
 function inKnownNames({ field = "", description = "" }: FieldViolation): FieldViolation {
-  const known = field.replace(/^(?:values|action)\./, "");
+  const known = field.replace(/^action\.type$/, "action").replace(/^(?:values|action)\./, "");
   return { field: hasOwnSubject(description) ? known.replace(/^\w+\[\d+\]$/, "") : known, description };
 }
 

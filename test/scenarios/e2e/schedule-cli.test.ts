@@ -493,10 +493,13 @@ rootTest(
     for (const [args, advice] of [
       [
         ["shell", "--command", "true"],
-        /; name one of your apps with --app ID \(see: svc ls\), or run it with sudo\n$/,
+        /; name one of your apps \(see: svc ls\): svc schedule add hourly shell --command true .*--app ID; or run it with sudo\n$/,
       ],
       // An app of the user does not change that.
-      [["node_reboot"], /backup_verify, shell; run it with sudo\n$/],
+      [
+        ["node_reboot"],
+        /^svc: action: node_reboot .*backup_verify, shell; run it as root: sudo svc schedule add hourly node_reboot /,
+      ],
     ] as const) {
       const refused = await nobody("add", "hourly", ...args);
       t.is(refused.code, 2);

@@ -35,13 +35,16 @@ export function addAddCommand(parent: Command, run: RunCommand): void {
 }
 
 const examples = `
+A system daemon runs http, node_reboot and shell without --app only for root.
+
 Examples:
-  svc schedule add 'every 5m' shell --command 'echo hi'
+  svc schedule add 'every 5m' shell --app hello --command 'echo hi'
   svc schedule add 'mon-fri 03:00' app_restart --app hello
   svc schedule add daily@03:30 backup --app hello --keep 7 --catch-up
-  svc schedule add hourly http --url https://example.org/ping --method POST --header 'Authorization: Bearer x'
-  svc schedule add 'on:app.crashed hello' http --url https://example.org/alarm --method POST
   svc schedule add '0 4 * * 0' app_update --app hello --time-zone Europe/Berlin --jitter 10m
+  sudo svc schedule add 'every 5m' shell --command 'echo hi'
+  sudo svc schedule add hourly http --url https://example.org/ping --method POST --header 'Authorization: Bearer x'
+  sudo svc schedule add 'on:app.crashed hello' http --url https://example.org/alarm --method POST
 `;
 
 async function add(

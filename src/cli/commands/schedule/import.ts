@@ -53,7 +53,7 @@ become its comment. Commands start in / or in the app's directory, not in a home
 both will run them.
 
 Examples:
-  crontab -l | svc schedule import - --dry-run
+  crontab -l | svc schedule import - --app hello --dry-run
   svc schedule import /etc/crontab --system --prefix cron-
 `;
 

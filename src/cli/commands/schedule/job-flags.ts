@@ -31,7 +31,7 @@ export interface JobFlags extends OwnerOption {
 
 export function addJobFlags(command: Command): void {
   command
-    .option("--app <id>", "the app, for app_*, backup and backup_verify; optional for shell")
+    .option("--app <id>", "the app, for app_*, backup, backup_verify and shell (for shell, root may omit it)")
     .option("--command <command>", "the command for /bin/sh, for shell")
     .option("--url <url>", "the URL, for http")
     .addOption(

@@ -47,7 +47,7 @@ Triggers:
   on:app.crashed                  an event of apps, backups or alerts; for one app: "on:app.crashed hello"
 
 Examples:
-  svc schedule add '*/5 * * * *' shell --command 'echo hi'
+  svc schedule add '*/5 * * * *' shell --app hello --command 'echo hi'
   svc schedule add 03:30 app_restart --app hello
   svc schedule list
   svc schedule run echo
