@@ -40,9 +40,10 @@ export async function showStatus(
   const status = await context.call(calls.getStatus, {});
   if (context.json) return context.printJson(status);
   const { apps, caller } = status;
-  const failed = failedJobs(await listAllJobs(context).catch(() => []));
   const svc = `svc ${status.version} (${status.mode})`;
   const isDaemon = await (await context.client()).outlives();
+  // Without a daemon no job runs, and the list would warn about that.
+  const failed = isDaemon ? failedJobs(await listAllJobs(context).catch(() => [])) : [];
   const user = caller === undefined ? undefined : caller.user || `uid ${caller.uid}`;
   const unhealthy = apps?.unhealthy ?? 0;
   // The contract also counts unhealthy apps as running.
