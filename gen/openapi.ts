@@ -4597,6 +4597,10 @@ export interface components {
              * @description Return firings after this time, in seconds since 1970; now if absent. The last valid year is 9999.
              */
             after_unix?: number;
+            /** @description Also check that a job may have this action; not checked if absent. */
+            action?: components["schemas"]["ScheduleAction"];
+            /** @description Root only: user ID of the owner of a job with `action`; the caller if absent. */
+            owner?: number;
         };
         /** @description Next firings of a trigger. */
         PreviewScheduleResponse: {

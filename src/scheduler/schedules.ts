@@ -5,6 +5,7 @@ import {
   type ListSchedulesResponse,
   type PreviewScheduleRequest,
   type Schedule,
+  type ScheduleAction,
   type ScheduleRun,
   type ScheduleWait,
 } from "../../gen/svc/v1/schedule_pb.ts";
@@ -24,7 +25,7 @@ import {
 } from "./jobs/job.ts";
 import { isOf, type JobCaller, type JobRegistry } from "./jobs/job-registry.ts";
 import type { JobOwners } from "./jobs/job-owners.ts";
-import { JobRules, type JobRequest } from "./jobs/job-rules.ts";
+import { JobRules, readAction, type JobRequest } from "./jobs/job-rules.ts";
 import { JobViews, viewRun, viewWait } from "./jobs/job-views.ts";
 import { JobWriter, type OwnerBounds, type SpecMaker, type WriteCondition } from "./jobs/job-writer.ts";
 import { ManagedJobs } from "./jobs/managed-jobs.ts";
@@ -267,12 +268,16 @@ export class Schedules {
     return followRuns(this.#options.runs, { matches, sinceMs, signal });
   }
 
-  /** Previews a trigger's firings. @throws SvcError `invalid_request` for an invalid trigger or time zone */
+  /**
+   * Previews a trigger's firings.
+   * @throws SvcError `invalid_request` for an invalid trigger, time zone or action; `root_required` for another owner
+   */
   async preview(request: PreviewScheduleRequest, caller: JobCaller, signal: AbortSignal): Promise<Preview> {
     const { zones, now, fairQueue } = this.#options;
     const violations = new Violations();
     const trigger = this.#rules.readTrigger(request.trigger, "", violations);
     const zoneName = this.#rules.readTimeZone(request.utc, request.timeZone, "", violations);
+    if (request.action !== undefined) this.#checkAction(request.action, request.owner, caller, violations);
     violations.check();
     const zone = zoneName === "" ? zones.local() : zones.get(zoneName);
     const afterMs = request.afterUnix === undefined ? now() : Number(request.afterUnix) * 1000;
@@ -297,6 +302,18 @@ export class Schedules {
       throw new SvcError("root_required", `owner ${owner} is another user; only root may set it`);
     }
     return { ownerUid: owner ?? own, id };
+  }
+
+  #checkAction(
+    action: ScheduleAction,
+    owner: number | undefined,
+    caller: JobCaller,
+    violations: Violations,
+  ): void {
+    const { ownerUid } = this.#key({ id: "", owner }, caller);
+    const isRoots = ownerUid === this.#options.selfUid;
+    const { app } = readAction(action, { path: "", stored: undefined, isRoots }, violations);
+    if (this.#lacksApp(ownerUid, app)) violations.add("action.app", noApp(app));
   }
 
   #lacksApp(ownerUid: number, app: string | undefined): app is string {

@@ -676,6 +676,25 @@ test("an import with invalid lines names each and writes nothing without --skip-
   t.like(jobs.upserts, { 0: { id: "ok", enabled: false }, length: 1 });
 });
 
+for (const flags of [[], ["--dry-run"]])
+  test(`an import ${flags.join("")} for an app that does not exist fails before it writes`, async (t) => {
+    const jobs = schedules();
+    const stdin = Object.assign(Readable.from(["0 1 * * * a\n"]), { isTTY: false });
+    const run = await svc(["import", "-", "--app", "missing", ...flags], jobs, { host: { stdin } });
+    t.is(run.exitCode, 2);
+    t.regex(
+      run.stderr,
+      /^svc: app: no app "missing"; name one of your apps \(see: svc ls\): svc schedule import - (--dry-run )?--socket \S+ --app ID; /,
+    );
+    t.is(jobs.upserts.length, 0);
+  });
+
+test("an import suggests to repeat it only if that can help", async (t) => {
+  const stdin = Object.assign(Readable.from(["0 1 * * * a\n59 23 31 12 * b\n"]), { isTTY: false });
+  const run = await svc(["import", "-"], schedules(), { host: { stdin } });
+  t.regex(run.stderr, /^line 2: 1 of 2 jobs were written\nsvc: too many jobs/);
+});
+
 for (const [args, uid, message] of [
   [["--system"], 1000, /run it with sudo/],
   [["--system", "--app", "a"], 0, /either --system or --app/],

@@ -34,10 +34,19 @@ export const adviceOnJobs: Advice = ({ reason, payload }, { host }) => {
   const { violations = [] } = (payload ?? {}) as Partial<ReasonPayloads["invalid_request"]>;
   const isAbout = (what: string): boolean =>
     violations.some(({ field = "" }) => field === `action.${what}` || field.endsWith(`.action.${what}`));
-  const line = `svc ${host.args.map(shellWord).join(" ")}`;
   // An action type that users' jobs may not use at all is not allowed for an app either.
-  if (isAbout("type")) return `run it as root: sudo ${line}`;
+  if (isAbout("type")) return `run it as root: sudo ${lineOf(host.args)}`;
   return isAbout("app")
-    ? `name one of your apps (see: svc ls): ${line} --app ID; or run it with sudo`
+    ? `name one of your apps (see: svc ls): ${lineOf(withoutApp(host.args))} --app ID; or run it with sudo`
     : undefined;
 };
+
+function lineOf(args: readonly string[]): string {
+  return `svc ${args.map(shellWord).join(" ")}`;
+}
+
+/** @param args with `--app ID` or without */
+function withoutApp(args: readonly string[]): readonly string[] {
+  const at = args.indexOf("--app");
+  return at === -1 ? args : args.toSpliced(at, 2);
+}

@@ -127,7 +127,8 @@ export class JobRules {
   }
 }
 
-function readAction(
+/** The stored action. Adds problems to `violations`; the result is then invalid. */
+export function readAction(
   given: ScheduleAction | undefined,
   { path, stored, isRoots }: JobRulesOptions,
   violations: Violations,

@@ -93,6 +93,7 @@ export function fakeSchedules(
       const { id, trigger, owner = 1000, managedBy } = request;
       if (trigger.includes("61")) throw invalidField("trigger", 'minute "61" must be 0 to 59');
       if (id === "forbidden") throw invalidField("action.type", "node_reboot is for root's jobs");
+      if (trigger === "59 23 31 12 *") throw new SvcError("too_many", "too many jobs");
       if (id === "appless") throw invalidField("action.app", "is required");
       meanwhile.shift()?.(jobs);
       const at = jobs.findIndex((job) => job.id === id && job.owner === owner);
@@ -158,7 +159,8 @@ export function fakeSchedules(
       yield { ...clone(ScheduleRunSchema, run), status: "RUNNING", endedAt: undefined };
       yield run;
     },
-    previewSchedule: ({ trigger, timeZone, count = 5 }) => {
+    previewSchedule: ({ trigger, timeZone, count = 5, action }) => {
+      if (action?.app === "missing") throw invalidField("action.app", 'no app "missing"');
       if (trigger.includes("61")) throw invalidField("trigger", 'minute "61" must be 0 to 59');
       if (timeZone === "Nowhere/Land")
         throw invalidField("time_zone", 'there is no time zone "Nowhere/Land"');

@@ -505,6 +505,15 @@ rootTest(
       t.is(refused.code, 2);
       t.regex(refused.err, advice);
     }
+    for (const dryRun of [[], ["--dry-run"]]) {
+      const options = { socketPath: daemon.socketPath, uid: 65534, input: "0 1 * * * true\n" };
+      const refused = await start(["import", "-", ...dryRun], options).ended;
+      t.is(refused.code, 2);
+      t.regex(
+        refused.err,
+        /^svc: app is required: .*svc schedule import - .*--app ID; or run it with sudo\n$/,
+      );
+    }
     const dir = join(daemon.dir, "package");
     await writePackage(dir, await freePort());
     await execute("setpriv", [

@@ -66,6 +66,7 @@ async function importCrontab(context: CommandContext, file: string, options: Imp
   const crontab = readCrontab(await readInput(context.host, file), { withUsers: system, ownUser: "root" });
   if (!system) await noteUserColumn(context, file, crontab.entries);
   for (const { line, text } of crontab.notes) context.note(`line ${line}: ${text}`);
+  if (crontab.entries.length > 0) await checkAction(context, options);
   const checked = await checkEntries(context, crontab.entries);
   const problems = [...crontab.problems, ...checked.problems].toSorted((a, b) => a.line - b.line);
   const jobs = await plan(context, checked.good, options);
@@ -92,6 +93,17 @@ async function noteUserColumn(
   if (found === undefined) return;
   const what = `line ${found.line}: "${found.word}" is a user of this host, and is run as a command`;
   context.note(`${what}; if each line of ${file} has a user, as in /etc/crontab, pass --system`);
+}
+
+/** Whether the user may have such jobs. @throws SvcError `invalid_request` if not, as when writing the first job */
+async function checkAction(context: CommandContext, { app = "", owner }: ImportOptions): Promise<void> {
+  const action = { ...bareAction("shell"), app, command: "true" };
+  await context.call(calls.previewSchedule, {
+    trigger: "hourly",
+    count: 1,
+    action,
+    ...(owner !== undefined && { owner }),
+  });
 }
 
 /** Checks each distinct time with the daemon, once. */
@@ -170,6 +182,13 @@ function isSameJob(job: Schedule, { trigger, timeZone, command }: CrontabEntry, 
   return does && job.trigger === trigger && (job.utc ? "UTC" : job.time_zone) === timeZone;
 }
 
+/** Codes of errors that the same import would get again. */
+const permanentCodes: ReadonlySet<string> = new Set([
+  "invalid_argument",
+  "permission_denied",
+  "resource_exhausted",
+]);
+
 async function write(
   context: CommandContext,
   planned: readonly Planned[],
@@ -181,8 +200,10 @@ async function write(
       const job = await make(context, each, options);
       if (job !== undefined) written.push(job);
     } catch (error) {
-      const done = `${written.length} of ${planned.length} jobs were written; repeat the import to continue`;
-      context.note(`line ${each.entry.line}: ${done}`);
+      const done = `${written.length} of ${planned.length} jobs were written`;
+      const code = asSvcError(error)?.code ?? "";
+      const next = permanentCodes.has(code) ? "" : "; repeat the import to continue";
+      context.note(`line ${each.entry.line}: ${done}${next}`);
       throw error;
     }
   }
