@@ -30,6 +30,7 @@ const statuses: Readonly<Record<number, [name: string, description: string]>> = 
   416: ["RangeNotSatisfiable", "The range starts after the end."],
   429: ["TooMany", "A limit on requests, objects or disk space is reached."],
   431: ["HeadTooLarge", "Path, query and headers together exceed 16 KiB. The response has no body."],
+  499: ["Canceled", "Another request canceled the operation."],
   500: [
     "Internal",
     "An internal error: the daemon's log has the cause under the request ID in `internal`. Or a stored archive or stored data is damaged.",
@@ -76,9 +77,9 @@ export function errorResponses(): Record<string, Response> {
 }
 
 export interface OperationTraits {
-  /** Changes something, and so can conflict. */
+  /** Changes something, and so can conflict and be canceled. */
   changes: boolean;
-  /** Names an object, which may not exist. */
+  /** Names an object, which may not exist, or whose state may not allow the operation. */
   namesSomething: boolean;
   /** Has text in its path or query. */
   takesText: boolean;
@@ -97,7 +98,8 @@ export function errorReferences({
   isDownload,
 }: OperationTraits): Record<string, { $ref: string }> {
   const absent = new Set([
-    ...(changes ? [] : ["409"]),
+    ...(changes || namesSomething ? [] : ["409"]),
+    ...(changes ? [] : ["499"]),
     ...(namesSomething ? [] : ["404"]),
     ...(takesText ? [] : ["431"]),
     // Reads have no body, and uploads accept any body.

@@ -130,7 +130,7 @@ rootTest(`an archive cannot choose the user who reads and unpacks it${needsRoot}
   const archive = await download(mine, name);
   for (const uid of [0, victim]) {
     const bad = await forged(archive, ({ app }) => (app.run_uid = uid));
-    t.like(await errorOf(upload(mine, bad)), { reason: "archive_damaged" });
+    t.like(await errorOf(upload(mine, bad)), { reason: "invalid_request" });
     // An archive that was not created by the store.
     await writeFile(join(daemon.storeDir, "backups/web", name), bad);
     for (const connection of [mine, daemon]) {
@@ -180,7 +180,7 @@ rootTest(`an archive's metadata about its app is short and in one line${needsRoo
     (app: ArchiveFooter["app"]) => (app.origin = { ...app.origin, tag: "x".repeat(1 << 20) }),
   ]) {
     const bad = await forged(archive, ({ app }) => change(app));
-    t.like(await errorOf(upload(mine, bad)), { reason: "archive_damaged" });
+    t.like(await errorOf(upload(mine, bad)), { reason: "invalid_request" });
   }
 });
 
@@ -193,7 +193,7 @@ rootTest(`an archive cannot name a directory as its commit${needsRoot}`, async (
   for (const commit of ["../../../../../../../../root/project/", "main", "A".repeat(40)]) {
     const origin = { kind: "git", url: "https://example.org/web", source: "", branch: "", tag: "", commit };
     const bad = await forged(archive, ({ app }) => (app.origin = origin));
-    t.like(await errorOf(upload(mine, bad)), { reason: "archive_damaged" });
+    t.like(await errorOf(upload(mine, bad)), { reason: "invalid_request" });
   }
 });
 

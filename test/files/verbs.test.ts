@@ -646,6 +646,34 @@ rootTest("nothing can replace its own parent or itself", async (t) => {
   );
 });
 
+rootTest("a detached move or archive responds with the type of the entry that it creates", async (t) => {
+  const { home, files } = await newGround();
+  await mkdir(join(home, "detached"));
+  const moved = await files.movePath({
+    ...{ from: join(home, "detached"), to: join(home, "moved") },
+    detach: true,
+  });
+  t.like(moved, { type: "directory", detached: { kind: "move_files" } });
+  const packed = await files.createArchive({
+    ...{ paths: [join(home, "own")], target: join(home, "own.tar") },
+    detach: true,
+  });
+  t.like(packed, { type: "file", detached: { kind: "create_archive" } });
+  const missing = { from: join(home, "missing"), to: join(home, "x"), detach: true };
+  t.like(await errorOf(files.movePath(missing)), { reason: "not_found" });
+});
+
+rootTest("the root directory cannot be deleted or changed recursively", async (t) => {
+  const { files } = await newGround();
+  for (const path of ["/", "//"]) {
+    const change = await errorOf(files.setPathAttributes({ path, mode: "0755", recursive: true }));
+    t.is(change.reason, "invalid_request", path);
+    const { deleted, failed } = await files.deletePaths({ paths: [path] });
+    t.deepEqual(deleted, [], path);
+    t.regex(failed[0]?.error ?? "", /cannot be the root directory/);
+  }
+});
+
 rootTest("recursive modes and owners do not change links and their targets", async (t) => {
   const ground = await newGround();
   const { home, files, daemon } = ground;

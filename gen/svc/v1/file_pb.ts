@@ -203,8 +203,7 @@ export type FileEntry = Message<"svc.v1.FileEntry"> & {
   etag?: string | undefined;
 
   /**
-   * Operation that was started. Set only in the response to a request with `detach`; the other fields are not final
-   * then.
+   * Operation that was started. Set only in the response to a request with `detach`, which otherwise has only `type`.
    *
    * @generated from field: svc.v1.Operation detached = 50;
    */

@@ -1,13 +1,12 @@
 /** Uploads an archive from another host to a storage: received completely, verified, then stored. */
 import type { AppCaller } from "../../apps/records/app-registry.ts";
 import type { WorkOptions } from "../../work/progress.ts";
-import { SvcError } from "../../errors.ts";
+import { SvcError, invalidField } from "../../errors.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import type { Age } from "../encryption/age.ts";
 import { ageVersionLine, openEncrypted } from "../encryption/encrypted-file.ts";
 import { EncryptedForms } from "../encryption/encrypted-forms.ts";
 import { Archive } from "./archive.ts";
-import { damaged } from "./archive-footer.ts";
 import { createdAtMsOf, encryptedName, hostOf, newArchiveName, parseArchiveName } from "./archive-name.ts";
 import type { BackupQuota } from "../policies/backup-quota.ts";
 import type { ArchiveCatalog } from "./archive-catalog.ts";
@@ -35,7 +34,7 @@ export interface UploadOptions {
 
 /**
  * @throws SvcError `not_found` for the storage, `root_required` for an archive of somebody else's app,
- * `archive_damaged`, `disk_full`,
+ * `invalid_request` if the bytes are not a complete archive, `disk_full`,
  * `too_many` if the caller's quota is exceeded; errors of the storage
  */
 export async function uploadArchive(
@@ -53,9 +52,11 @@ export async function uploadArchive(
   await file.end();
   const stored = await openLocalFile(file.path);
   const isEncrypted = await hasAgeHeader(stored);
-  await using archive = await Archive.open(
-    isEncrypted ? await openEncrypted(stored, { identity, uid: caller.uid }, age, work.signal) : stored,
-    work.signal,
+  await using archive = await rejectDamaged(async () =>
+    Archive.open(
+      isEncrypted ? await openEncrypted(stored, { identity, uid: caller.uid }, age, work.signal) : stored,
+      work.signal,
+    ),
   );
   const { app, host, created_at } = archive.footer;
   if (!caller.root && app.owner_uid !== caller.uid) {
@@ -73,9 +74,10 @@ export async function uploadArchive(
   const parsed = parseArchiveName(name);
   // The ID becomes a directory name.
   if (parsed?.appId !== app.id || !/^[a-z0-9][a-z0-9._-]*$/.test(app.id)) {
-    throw damaged("has an invalid app ID or host");
+    throw invalidField("content", "the archive has an invalid app ID or host");
   }
-  await archive.verify(await readerOf(archive, caller), work);
+  const reader = await readerOf(archive, caller);
+  await rejectDamaged(() => archive.verify(reader, work));
   await using forms = new EncryptedForms({ archive: file, spool, age, isPermanent });
   const form = isEncrypted ? file : await forms.for(recipients, work);
   await space.requireTaken(storage);
@@ -90,6 +92,16 @@ export async function uploadArchive(
     throw error;
   }
   return { ...parsed, name, sizeBytes: form.sizeBytes };
+}
+
+/** Received bytes that are not an archive are an invalid request, while a stored archive that is damaged is data loss. */
+async function rejectDamaged<T>(read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!(error instanceof SvcError && error.reason === "archive_damaged")) throw error;
+    throw invalidField("content", error.message);
+  }
 }
 
 async function hasAgeHeader(file: StoredFile): Promise<boolean> {

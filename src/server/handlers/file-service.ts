@@ -37,6 +37,10 @@ export function createFileService(files: Files, long: LongMethods): ServiceImpl<
   const move = detachable(long, {
     ...{ kind: "move_files", output: FileEntrySchema, step: "move" },
     paths: ({ from, to }: MovePathRequest) => ({ from: [from], to }),
+    expected: async ({ from }: MovePathRequest, context) => {
+      const { type } = await files.stat(from, callerOf(context), workOf(context));
+      return { type };
+    },
     work: async (request: MovePathRequest, user, work) =>
       entryMessage(await files.move(request, fileCallerOf(user), work)),
   });
@@ -51,6 +55,7 @@ export function createFileService(files: Files, long: LongMethods): ServiceImpl<
   const pack = detachable(long, {
     ...{ kind: "create_archive", output: FileEntrySchema, step: "pack" },
     paths: ({ paths, target }: CreateArchiveRequest) => ({ from: paths, to: target }),
+    expected: () => Promise.resolve({ type: "file" }),
     work: async (request: CreateArchiveRequest, user, work) =>
       entryMessage(await files.pack(request, fileCallerOf(user), work)),
   });
@@ -178,6 +183,8 @@ interface FileMethod<Request extends LongRequest, Output extends DescMessage> ex
   readonly step: string;
   /** The operation's message, as paths. */
   readonly paths: (request: Request) => { readonly from: readonly string[]; readonly to: string };
+  /** Fields of the response to `detach`, read before the work starts. Default: none. */
+  readonly expected?: (request: Request, context: HandlerContext) => Promise<MessageInitShape<Output>>;
 }
 
 /**
@@ -199,12 +206,16 @@ function detachable<Request extends LongRequest, Output extends DescMessage>(
       return method.work(request, user, { ...work, onProgress });
     },
   });
+  const detached = async (request: Request, context: HandlerContext) => {
+    const expected = await method.expected?.(request, context);
+    return { ...expected, ...(await operation.call(request, context)) };
+  };
   const attached = (request: Request, context: HandlerContext, onProgress?: OnProgress) =>
     method.work(request, userOf(context), workOf(context, onProgress));
   const stream = progressOf(attached);
   return {
     call: (request: Request, context: HandlerContext) =>
-      request.detach ? operation.call(request, context) : attached(request, context),
+      request.detach ? detached(request, context) : attached(request, context),
     stream: (request: Request, context: HandlerContext) =>
       request.detach ? operation.stream(request, context) : stream(request, context),
   };

@@ -593,7 +593,7 @@ rootTest(
       ["cut short", bytes.subarray(0, -1)],
       ["nothing", Buffer.alloc(0)],
     ] as const) {
-      t.like(await errorOf(upload(second, content)), { reason: "archive_damaged" }, what);
+      t.like(await errorOf(upload(second, content)), { reason: "invalid_request" }, what);
     }
     t.like(await errorOf(upload(user, bytes)), { reason: "root_required" });
     t.deepEqual((await second.client(BackupService).listBackups({})).backups, []);
