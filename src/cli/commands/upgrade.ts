@@ -23,6 +23,7 @@ interface UpgradeOptions extends AcceptOptions, DetachOption {
 
 const directoryHelp = `
 An app from a directory is installed again from that directory, because files may have changed without a new version.
+--all skips such apps: svc cannot tell whether they are outdated.
 `;
 
 export function addUpgradeCommand(parent: Command, run: RunCommand): void {
@@ -31,7 +32,7 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     .alias("update")
     .description("upgrade apps to the newest version")
     .argument("[id...]", "the apps")
-    .option("--all", "upgrade every app")
+    .option("--all", "upgrade every app that is not from a directory")
     .option("--no-restart", "do not upgrade running apps (default: stop, upgrade and start them)")
     // The default; older scripts pass it.
     .addOption(new Option("--restart").hideHelp())
@@ -69,11 +70,11 @@ async function upgrade(
   const versionTyped = others.find((word) => /^v?\d+(?:\.\d+)*$/.test(word));
   if (versionTyped !== undefined)
     throw new UsageError(`for a version: svc upgrade ${first} --version ${versionTyped}`);
-  if (options.dryRun === true) return showPlan(context, named, version, options);
-  const stopApp = options.restart !== false;
-  const apps = new Map(all ? (await listAllApps(context)).map((app) => [app.id, app]) : []);
-  const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
+  const apps = new Map(all ? (await appsToUpgrade(context)).map((app) => [app.id, app]) : []);
   const ids = all ? [...apps.keys()] : named;
+  if (options.dryRun === true) return showPlan(context, ids, version, options);
+  const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
+  const stopApp = options.restart !== false;
   const { backup } = options;
   const shared = { version, stopApp, ...(backup !== undefined && { backup }) };
   if (options.detach === true) {
@@ -97,10 +98,12 @@ async function upgrade(
     },
     text: async ({ id, up_to_date: upToDate, from, to, restarted }) => {
       if (upToDate) return `${id} is up to date at ${to}`;
-      if (version !== "" && isOlder(to, from) && !context.json)
+      if (version !== "" && isOlder(to, from) && !context.json) {
         context.note(
           `The data of ${id} did not change. To return to earlier data: svc backup ls ${id}, then svc restore ${id} ARCHIVE --stop`,
         );
+        context.note(`The next svc upgrade ${id} or svc upgrade --all installs the newest version again.`);
+      }
       const verb = version === "" ? "Upgraded" : "Switched";
       const done =
         from === to
@@ -111,6 +114,18 @@ async function upgrade(
   });
 }
 
+/** Every app except those from directories, which are not checked for updates. Notes each of those. */
+async function appsToUpgrade(context: CommandContext): Promise<readonly App[]> {
+  const apps = await listAllApps(context);
+  for (const { id, origin } of apps.filter(isFromDirectory))
+    context.note(`${id}: from ${origin?.url ?? ""}, not checked; to install it again: svc upgrade ${id}`);
+  return apps.filter((app) => !isFromDirectory(app));
+}
+
+function isFromDirectory({ origin }: App): boolean {
+  return origin?.kind === "directory";
+}
+
 function isOlder(one: string, other: string): boolean {
   return one.localeCompare(other, "en", { numeric: true }) < 0;
 }
@@ -119,22 +134,21 @@ function fromText({ origin }: App): string {
   return origin === undefined ? "" : ` from ${origin.url}`;
 }
 
-/** @param named empty for all apps @param version empty for the newest */
+/** @param version empty for the newest */
 async function showPlan(
   context: CommandContext,
-  named: readonly string[],
+  ids: readonly string[],
   version: string,
   { restart }: UpgradeOptions,
 ): Promise<void> {
   const { updates } = await context.call(calls.listUpdates, {});
-  const ids = named.length === 0 ? updates.map(({ id }) => id) : named;
   await forEachName(context, ids, {
     call: async (id) => {
       const app = await context.call(calls.getApp, { id });
       const update = updates.find((each) => each.id === app.id);
       const to = version === "" ? (update?.available_version ?? app.version) : version;
       // Files of a directory may change without a new version, so an upgrade installs it again.
-      const again = to === app.version && app.origin?.kind === "directory" ? app.origin.url : undefined;
+      const again = to === app.version && isFromDirectory(app) ? app.origin?.url : undefined;
       const restarted = isUp(app) && restart !== false;
       const upToDate = to === app.version && again === undefined;
       return {
