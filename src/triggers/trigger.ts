@@ -171,8 +171,8 @@ function splitTrigger(text: string): CronTexts | string {
 }
 
 function splitTime(time: string): CronTexts | string {
-  const [, hour, minute] = /^(\d\d):(\d\d)$/.exec(time) ?? [];
-  if (hour === undefined || minute === undefined) return `time "${time}" must be HH:MM, two digits each`;
+  const [, hour, minute] = /^(\d\d?):(\d\d)$/.exec(time) ?? [];
+  if (hour === undefined || minute === undefined) return `time "${time}" must be HH:MM, such as 07:05`;
   if (Number(hour) > 23 || Number(minute) > 59) return `time "${time}" must be 00:00 to 23:59`;
   return [minute, hour, "*", "*", "*"];
 }

@@ -169,6 +169,12 @@ function pathOf(command: Command): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
+test("an invalid --keep names its lower bound", async (t) => {
+  const { exitCode, stderr } = await runSvc(["backup", "policy", "hello", "set", "--keep", "0"]);
+  t.is(exitCode, 2);
+  t.regex(stderr, /--keep must be a whole number, at least 1;/);
+});
+
 test("the examples in each command's help are valid", async (t) => {
   const host = { args: [], version: "", stdout: process.stdout, stderr: process.stderr };
   const newProgram = () =>

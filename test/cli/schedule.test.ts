@@ -7,7 +7,9 @@ import { Readable } from "node:stream";
 import { exitCodeOfRun } from "../../src/cli/commands/schedule/run.ts";
 import { commandName, idsLike, jobName } from "../../src/cli/commands/schedule/job-names.ts";
 import { parseFields } from "../../src/cli/commands/schedule/edit-in-editor.ts";
+import { create } from "@bufbuild/protobuf";
 import type { Command } from "commander";
+import { AppBackupsSchema } from "../../gen/svc/v1/app_pb.ts";
 import type { Schedule } from "../../gen/svc/v1/schedule_pb.ts";
 import type { GlobalOptions } from "../../src/cli/context.ts";
 import type { CliHost } from "../../src/cli/host.ts";
@@ -674,6 +676,18 @@ test("an import with invalid lines names each and writes nothing without --skip-
   const rest = await svc(["import", file, "--skip-bad", "--disabled"], jobs);
   t.is(rest.exitCode, 0);
   t.like(jobs.upserts, { 0: { id: "ok", enabled: false }, length: 1 });
+});
+
+test("svc schedule alone lists the jobs, and names backups that policies schedule", async (t) => {
+  const backups = create(AppBackupsSchema, {});
+  const apps = [appOf({ id: "saved", backups }), appOf({ id: "manual", backups }), appOf({ id: "never" })];
+  await using daemon = await startFakeDaemon(apps, { ...schedules(), jobs: [] });
+  const { exitCode, stderr } = await runSvc(["schedule", "--socket", daemon.socketPath]);
+  t.is(exitCode, 0);
+  t.regex(
+    stderr,
+    /^Backups by policy: saved \(03:30\)\. Details: svc backup policy ID\nNo other jobs yet\. Add one: /,
+  );
 });
 
 for (const flags of [[], ["--dry-run"]])

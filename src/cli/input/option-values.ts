@@ -1,12 +1,16 @@
 /** Parsers for option values. */
 import { InvalidArgumentError } from "commander";
 
+/** The largest uint32 of the contract, which limits counts that have no other limit. */
+const maxCount = 2 ** 32 - 1;
+
 /** A whole number from `least` to `most`. @param unit what it counts, for the error message */
-export function parseCount(least: number, most: number, unit = ""): (text: string) => number {
+export function parseCount(least: number, most = maxCount, unit = ""): (text: string) => number {
+  const range = most === maxCount ? `a whole number, at least ${least}` : `${least} to ${most}`;
   return (text) => {
     const count = Number(text);
     if (/^\d+$/.test(text) && count >= least && count <= most) return count;
-    throw new InvalidArgumentError(`It must be ${`${least} to ${most} ${unit}`.trimEnd()}.`);
+    throw new InvalidArgumentError(`It must be ${`${range} ${unit}`.trimEnd()}.`);
   };
 }
 

@@ -70,6 +70,7 @@ export function createFakePipeline(
     withOthers(ScheduleService, fakeSchedules(schedules, onLeft)),
     withOthers(BackupService, {
       listBackups: ({ appId }) => ({ backups: [{ name: `${appId}-1.tar.zst`, storage: "local" }] }),
+      getBackupPolicy: ({ appId }) => ({ appId, trigger: appId === "saved" ? "03:30" : "" }),
       listBackupStorages: () => ({ storages: [{ name: "local" }, { name: "nas" }] }),
     }),
     withOthers(FileService, { listSystemIdentities: () => ({ users: [{ name: "www", uid: 33 }] }) }),

@@ -22,7 +22,7 @@ export interface CreateOptions extends DetachOption, AllOption {
 }
 
 export function addCreateCommand(parent: Command, run: RunCommand): void {
-  const count = parseCount(1, 2 ** 32 - 1);
+  const count = parseCount(1);
   parent
     .command("create")
     .description("create backups of apps")

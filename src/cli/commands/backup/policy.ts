@@ -18,7 +18,7 @@ interface PolicyOptions extends CreateOptions {
 }
 
 export function addPolicyCommand(parent: Command, run: RunCommand): void {
-  const count = parseCount(1, 2 ** 32 - 1);
+  const count = parseCount(1);
   parent
     .command("policy")
     .description("show or set the automatic backups of an app")

@@ -44,7 +44,7 @@ export function addJobFlags(command: Command): void {
     .option("--keep-children", "do not kill background processes when the command exits, for shell")
     .option("--no-keep-children", "kill background processes (default)")
     .option("--storage <name>", "target storage, for backup (repeatable; default: the app's)", collect)
-    .option("--keep <count>", "number of archives to keep, for backup", parseCount(1, 2 ** 32 - 1))
+    .option("--keep <count>", "number of archives to keep, for backup", parseCount(1))
     .option("--timeout <time>", "time limit of a run, such as 90s or 10m, at most 1h", parseDuration(1, 3600))
     .option("--utc", "read the trigger in UTC")
     .option("--time-zone <name>", "read the trigger in this time zone, such as Europe/Berlin")
