@@ -104,10 +104,13 @@ export class BackupRestorer {
       work.signal,
     );
     const image = { ...contents, accepted };
+    // Paths are checked before a running app has to be stopped.
+    if (target !== undefined && paths.length > 0)
+      restorer.requireRestorable(target, image, { stopApp: true, paths });
+    const located = paths.length > 0 ? await archive.locate(reader, paths, work) : undefined;
     if (request.dryRun) {
       if (target !== undefined) restorer.requireRestorable(target, image, { ...request, paths });
-      const found =
-        paths.length > 0 ? await archive.locate(reader, paths, work) : await archive.verify(reader, work);
+      const found = located ?? (await archive.verify(reader, work));
       return {
         ...outcome,
         ...{ restoredBytes: found.contentBytes, entries: found.entries },

@@ -89,6 +89,10 @@ async function startFake(): Promise<Fake> {
       return slowly("read", { results: [{ storage: "local", name }] });
     },
     verifyBackupStream: () => slowly("verify", { name }),
+    restoreBackup: ({ appId, paths }) => {
+      if (paths.includes("data/nope")) throw notFound("file", "data/nope", 'the archive has no "data/nope"');
+      return { appId };
+    },
     restoreBackupStream: ({ appId, stopApp, name: chosen }) => {
       archives.push(chosen);
       if (appId === "runs" && !stopApp)
@@ -306,6 +310,14 @@ test("the restore of a removed app names its disabled jobs, and says that its ba
   );
   const replaced = await fake.svc(["restore", "hello", name, "--storage", "local", "--yes"]);
   t.notRegex(replaced.stderr, /policy|disabled/, "an app that exists keeps both");
+});
+
+test("a path that the archive lacks is rejected before the question", async (t) => {
+  await using fake = await startFake();
+  const run = await fake.svc(["restore", "hello", name, "--storage", "local", "--paths", "data/nope"]);
+  t.is(run.exitCode, 3);
+  t.is(run.stderr, 'svc: the archive has no "data/nope"\n');
+  t.deepEqual(fake.restored, []);
 });
 
 test("a restore prints what it restored; for a running app it advises a stop, unless it is a dry run", async (t) => {

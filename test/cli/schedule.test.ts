@@ -678,7 +678,7 @@ test("an import with invalid lines names each and writes nothing without --skip-
   t.like(jobs.upserts, { 0: { id: "ok", enabled: false }, length: 1 });
 });
 
-test("svc schedule alone lists the jobs, and names backups that policies schedule", async (t) => {
+test("svc schedule without a command lists the jobs, and names backups that policies schedule", async (t) => {
   const backups = create(AppBackupsSchema, {});
   const apps = [appOf({ id: "saved", backups }), appOf({ id: "manual", backups }), appOf({ id: "never" })];
   await using daemon = await startFakeDaemon(apps, { ...schedules(), jobs: [] });

@@ -140,6 +140,10 @@ for (const owner of ["root", "a user"]) {
     copyOf(directory, join(daemon.dir, "before"));
     act("rm -r sub notes; echo other > new; echo x >> ../volumes/media/m; echo broken > ../repo/server.mjs");
     t.like(await errorOf(backups.restoreBackup(ref)), { code: "FailedPrecondition", reason: "app_running" });
+    t.like(await errorOf(backups.restoreBackup({ ...ref, paths: ["data/nope"] })), {
+      code: "NotFound",
+      reason: "not_found",
+    });
     const restored = await backups.restoreBackup({ ...ref, stopApp: true });
     t.like(restored, { appId: "web", restarted: true });
     t.is(differences(join(daemon.dir, "before"), directory), "");

@@ -72,8 +72,15 @@ async function restore(
   const { stop = false, asNew = false, name: newName = "", paths = [], dryRun = false } = options;
   const identity = await readIdentity(context, options);
   const ref = await findArchive(context, id, name, options);
-  // Ask only if there is an app to replace.
+  // Ask only if there is an app to replace, and only for paths that can be restored.
   const app = asNew || dryRun ? undefined : await ifFound(context.call(calls.getApp, { id }));
+  if (app !== undefined && paths.length > 0) {
+    const { appId, ...archive } = ref;
+    const plan = { app_id: appId, ...archive, stop_app: stop, paths, dry_run: true, identity };
+    await context.call(calls.restoreBackup, plan).catch((error: unknown) => {
+      throw withStop(error, id);
+    });
+  }
   if (app !== undefined) {
     const what = paths.length === 0 ? id : `${paths.join(", ")} of ${id}`;
     await confirmRemoval(context, {
