@@ -142,3 +142,46 @@ const [newest] = composeGenerations.filter(({ isClassic, missing }) => !isClassi
     t.is((await shown())["web"], again);
   },
 );
+
+for (const { name, dirs, missing } of composeGenerations) {
+  (whyNoDocker === undefined && missing === "" ? test : test.skip)(
+    `an upgrade follows a port that was edited in .env, unless someone chose a number: ${name}${needsDocker || missing}`,
+    async (t) => {
+      t.timeout(240_000);
+      const engine = engineNow();
+      await engine.images.build("svc/idle:1", { cmd: ["/bin/sleep", "1000000"] });
+      await using daemon = await startDaemon({
+        config: `${engine.config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`,
+      });
+      const apps = daemon.client(AppService);
+      const [first, edited, chosen] = await Promise.all(Array.from({ length: 3 }, () => freePort()));
+      const spec = join(daemon.dir, "page");
+      const write = (port: number | undefined): Promise<void> =>
+        writeFiles(spec, {
+          "compose.yaml": `services: { web: { image: "svc/idle:1", ports: ["127.0.0.1:\${WEB_PORT:-1}:80"] } }\n`,
+          ".env": `WEB_PORT="${port}" # the page\n`,
+        });
+      const svc = async (...args: string[]): Promise<string> => {
+        const { exitCode, stdout, stderr } = await runSvc([...args, "--socket", daemon.socketPath]);
+        t.is(exitCode, 0, stderr);
+        return stdout + stderr;
+      };
+      const published = async (): Promise<unknown[]> => {
+        const { ports } = await apps.listAppPorts({ id: "page" });
+        return ports.map(({ port, addresses }) => [port, ...addresses]);
+      };
+
+      await write(first);
+      await svc("install", join(spec, "compose.yaml"), "--yes", "--start");
+      t.deepEqual(await published(), [[first, "127.0.0.1"]]);
+      await write(edited);
+      const said = await svc("upgrade", "page");
+      t.true(said.includes(`port "web" is ${edited}, as in .env`), said);
+      t.deepEqual(await published(), [[edited, "127.0.0.1"]]);
+      await svc("settings", "set", "page", `web_port=${chosen}`);
+      await write(first);
+      await svc("upgrade", "page");
+      t.deepEqual(await published(), [[chosen, "127.0.0.1"]]);
+    },
+  );
+}

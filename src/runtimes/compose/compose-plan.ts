@@ -60,12 +60,16 @@ export interface ComposePlan {
 /** Reads variables of the `.env` in a directory, which is relative to the app's. */
 type ValueReader = (directory: string, names: Iterable<string>) => Promise<ReadonlyMap<string, string>>;
 
-interface ConfigInputs {
-  readonly section: ComposeSection;
+interface OpenProject {
   readonly choice: ProjectChoice;
-  readonly sources: ComposeSources;
   readonly reads: ProjectReads;
   readonly readYaml: YamlReader;
+  readonly readValues: ValueReader;
+}
+
+interface ConfigInputs extends Omit<OpenProject, "readValues"> {
+  readonly section: ComposeSection;
+  readonly sources: ComposeSources;
 }
 
 const configTimeoutMs = 60_000;
@@ -132,14 +136,8 @@ export class ComposePlanner {
       );
     }
     const userHelper = await userHelpers.as(app.uid);
-    const readYaml: YamlReader = (text, bounds) => this.#options.yaml.read(text, bounds, app.ownerUid, ended);
-    const reads = new ProjectReads(userHelper);
-    const readValues: ValueReader = async (directory, names) => {
-      await using isolated = await userHelpers.isolate(app.uid, reads.copied);
-      return await this.#dotenvValues(isolated, join(app.directory, directory), names, readYaml, ended);
-    };
+    const { reads, readYaml, choice } = await this.#open(app, ended);
     const checkout = checkoutOf(app);
-    const choice = await chooseProject(reads, { root: app.directory, checkout, section }, readValues);
     const sources = await checkComposeSources(reads, app.directory, checkout, choice.files, readYaml);
     const inputs = { section, choice, sources, reads, readYaml };
     const isClassic = await this.#options.command.isClassic();
@@ -174,6 +172,32 @@ export class ComposePlanner {
     ];
     requireWithinLimits(app, claims);
     return { project: { ...project, document }, placed, files, claims, data };
+  }
+
+  /** The values that the project's `.env` gives to variables. @throws SvcError `package_invalid` */
+  async dotenv(
+    app: RunnableApp,
+    names: readonly string[],
+    signal?: AbortSignal,
+  ): Promise<ReadonlyMap<string, string>> {
+    if (names.length === 0) return new Map();
+    using _slot = await this.#planning.acquire(app.ownerUid, signal);
+    const { choice, readValues } = await this.#open(app, signal);
+    return await readValues(join(checkoutOf(app), posix.dirname(choice.files[0])), names);
+  }
+
+  /** Finds the files of the project. */
+  async #open(app: RunnableApp, signal: AbortSignal | undefined): Promise<OpenProject> {
+    const { userHelpers, yaml } = this.#options;
+    const section = composeSection(app);
+    const reads = new ProjectReads(await userHelpers.as(app.uid));
+    const readYaml: YamlReader = (text, bounds) => yaml.read(text, bounds, app.ownerUid, signal);
+    const readValues: ValueReader = async (directory, names) => {
+      await using isolated = await userHelpers.isolate(app.uid, reads.copied);
+      return await this.#dotenvValues(isolated, join(app.directory, directory), names, readYaml, signal);
+    };
+    const place = { root: app.directory, checkout: checkoutOf(app), section };
+    return { reads, readYaml, readValues, choice: await chooseProject(reads, place, readValues) };
   }
 
   /**
@@ -237,7 +261,7 @@ export class ComposePlanner {
     directory: string,
     names: Iterable<string>,
     readYaml: YamlReader,
-    signal: AbortSignal,
+    signal: AbortSignal | undefined,
   ): Promise<ReadonlyMap<string, string>> {
     const options = { command: this.#options.command, runner: isolated, readYaml, signal };
     return dotenvValues({ ...options, copies: isolated.directory }, isolated.copyOf(directory), names);

@@ -41,7 +41,7 @@ import { pullImages, type PullOptions } from "./project-images.ts";
 import { PullTimes } from "./pull-policy.ts";
 import { withoutSubnets } from "./project-networks.ts";
 import { explainMissingSources, lastLines, reasonOf } from "./compose-failure.ts";
-import { withCurrentPorts } from "./current-ports.ts";
+import { portVariables, withCurrentPorts, withDotenvPorts } from "./current-ports.ts";
 import { creationGroups, mountedFiles, referencesOf } from "./document-services.ts";
 import { fixedPorts } from "./service-ports.ts";
 import { ComposePlanner, nameVariable, projectArgs, type ComposePlannerOptions } from "./compose-plan.ts";
@@ -117,11 +117,15 @@ export class ComposeProjects {
 
   /** The manifest with the ports of its file. @throws SvcError as {@link resolve} */
   async currentManifest(app: RunnableApp, signal?: AbortSignal): Promise<CurrentManifest> {
+    const variables = portVariables(app.manifest);
+    const values = await this.#planner.dotenv(app, [...variables.values()], signal);
+    const current = withDotenvPorts(app, variables, values);
     const fixed = new Set(fixedPorts(app.manifest).map(({ setting }) => setting));
     const settings = Object.fromEntries(Object.entries(app.settings).filter(([key]) => !fixed.has(key)));
-    const unmoved = { ...app, settings };
+    const unmoved = { ...app, manifest: current.manifest, settings };
     const { project } = await this.#planner.plan(unmoved, signal);
-    return withCurrentPorts(unmoved, project.document);
+    const { manifest, notes } = withCurrentPorts(unmoved, project.document);
+    return { manifest, notes: [...current.notes, ...notes] };
   }
 
   /** {@link resolve} for a start: creates and holds the mount sources. The app's containers must not run. */

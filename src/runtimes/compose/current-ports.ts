@@ -58,6 +58,39 @@ export function withCurrentPorts(
   };
 }
 
+/** The variables that give ports their numbers, by setting. */
+export function portVariables(manifest: Manifest): ReadonlyMap<string, string> {
+  const ofPorts = new Set(manifest.ports.map(({ setting }) => setting));
+  return new Map(
+    settingsOf(manifest).flatMap(([key, { env, default: written }]): [string, string][] =>
+      env !== undefined && typeof written === "number" && ofPorts.has(key) ? [[key, env]] : [],
+    ),
+  );
+}
+
+/** The manifest with the numbers of `.env`, which people edit, for ports whose number nobody chose in svc. */
+export function withDotenvPorts(
+  { manifest, settings }: Pick<RunnableApp, "manifest" | "settings">,
+  variables: ReadonlyMap<string, string>,
+  values: ReadonlyMap<string, string>,
+): CurrentManifest {
+  const schemas = new Map(settingsOf(manifest));
+  const moved = new Map(
+    [...variables].flatMap(([key, variable]): [string, number][] => {
+      const number = Number(values.get(variable));
+      const isPort = Number.isInteger(number) && number > 0 && number <= 65_535;
+      return isPort && number !== schemas.get(key)?.default ? [[key, number]] : [];
+    }),
+  );
+  const followed = manifest.ports.filter(
+    ({ setting = "" }) => moved.has(setting) && !Object.hasOwn(settings, setting),
+  );
+  return {
+    manifest: withDefaults(manifest, moved),
+    notes: followed.map(({ name, setting = "" }) => `port "${name}" is ${moved.get(setting)}, as in .env`),
+  };
+}
+
 /** By the names that generated manifests give to the ports of a service. */
 function pairedPorts(
   lost: readonly FixedPort[],
