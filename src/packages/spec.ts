@@ -1,4 +1,5 @@
 /** Parses `spec`, `source`, `branch` and `tag` of an install request. */
+import { pathToFileURL } from "node:url";
 import { invalidField, invalidRequest, type FieldViolation } from "../errors.ts";
 import { looksLikeGitUrl, parseGitUrl, redactUrls, splitFragment, type GitUrl } from "./git/git-url.ts";
 
@@ -47,8 +48,9 @@ export function parseSpec(request: PackageRequest): PackageSpec {
 }
 
 function parseDirectory(path: string, request: PackageRequest, revision: RequestedRevision): PackageSpec {
-  rejectFields("a directory has no history", {
-    source: request.source,
+  rejectFields("a directory does not belong to a source", { source: request.source });
+  const url = pathToFileURL(path).href;
+  rejectFields(`a directory is installed as it is; for a version of its git repository, install ${url}`, {
     branch: revision.branch,
     tag: revision.tag,
   });

@@ -149,6 +149,10 @@ test("over http: a missing version is named", async (t) => {
     /no tag "v9" in .*; its tags: /,
   );
   await fails(t, resolver.resolve({ spec, branch: "dev" }, selfUid), "not_found", /no branch "dev".*main/);
+  const taken = resolver.resolve({ spec, branch: "v1.2.0" }, selfUid);
+  await fails(t, taken, "not_found", /v1\.2\.0 is a tag, so use --version v1\.2\.0 or .*#v1\.2\.0$/);
+  const atTag = resolver.resolve({ spec: `${server.url}/none@v1.0.0` }, selfUid);
+  await fails(t, atTag, "failed_precondition", /; for a tag or a branch: .*\/none#v1\.0\.0$/);
   const gone = resolver.resolve({ spec: `${server.url}/none.git` }, selfUid);
   await fails(t, gone, "failed_precondition", /there is no git repository at/);
   const nobodyThere = resolver.resolve({ spec: "http://127.0.0.1:1/a.git" }, selfUid);

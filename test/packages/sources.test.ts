@@ -480,8 +480,8 @@ const refused: [request: PackageRequest, field: string, message: RegExp][] = [
   [{ spec: "hello", branch: "--output=x" }, "branch", /is not a valid branch name/],
   [{ spec: "hello", tag: "a..b" }, "tag", /is not a valid tag name/],
   [{ spec: "main/hello", source: "other" }, "source", /differs/],
-  [{ spec: "/srv/a", source: "main" }, "source", /no history/],
-  [{ spec: "/srv/a", tag: "v1" }, "tag", /no history/],
+  [{ spec: "/srv/a", source: "main" }, "source", /does not belong to a source/],
+  [{ spec: "/srv/a", tag: "v1" }, "tag", /for a version of its git repository, install file:\/\/\/srv\/a$/],
   [{ spec: "https://host/a", source: "main" }, "source", /does not belong to a source/],
 ];
 

@@ -10,7 +10,7 @@ import { parseGitUrl, type GitUrl } from "../../packages/git/git-url.ts";
 import { shellWord } from "../../lib/shell-word.ts";
 import type { CommandContext } from "../context.ts";
 import { exists } from "../exists.ts";
-import { AdvisedError, asSvcError, UsageError } from "../output/failure.ts";
+import { AdvisedError, asSvcError } from "../output/failure.ts";
 import type { CliHost } from "../host.ts";
 import { readsFilesHere } from "../nodes/choose-node.ts";
 import { packageAt, requireTrustedPath } from "./package-plan.ts";
@@ -36,10 +36,10 @@ export async function cloneWithoutManifest(
   const { url = "", directory = "" } = noManifestOf(error) ?? {};
   const parsed = parseGitUrl(url);
   if (!isHere || !("gitUrl" in parsed) || !isBelow(directory)) throw error;
-  if (options.yes !== true && !isInteractive(host)) throw adviceOnYes(error);
   const dir = directory === "" ? directoryOf(parsed.gitUrl) : resolve(basename(directory));
   const what = directory === "" ? url : `${directory} of ${url}`;
-  if (exists(dir)) throw new UsageError(`${what} has no svc.yaml, but ${dir} already exists: install that`);
+  if (exists(dir)) throw adviceOnDirectory(error, what, dir, revision);
+  if (options.yes !== true && !isInteractive(host)) throw adviceOnYes(error);
   requireTrustedPath(context, dir);
   context.note(`${what} has no svc.yaml.`);
   const question = `Clone it to ${dir}, and generate one there?`;
@@ -66,6 +66,18 @@ export async function cloneWithoutManifest(
 function adviceOnYes(error: unknown): unknown {
   const known = asSvcError(error);
   return known && new AdvisedError(known, `${known.message}; pass --yes to generate one in a clone here`);
+}
+
+/** For a repository whose clone, or the repository itself, is already there. */
+function adviceOnDirectory(error: unknown, what: string, dir: string, revision: string): unknown {
+  const known = asSvcError(error);
+  const word = shellWord(dir);
+  const checkout = revision === "" ? "" : `git -C ${word} checkout ${shellWord(revision)} && `;
+  const line = `${checkout}svc install ${word} --yes`;
+  return (
+    known &&
+    new AdvisedError(known, `${what} has no svc.yaml; to generate one in ${dir} and install that: ${line}`)
+  );
 }
 
 /** Whether a relative path is empty or stays below its start. */

@@ -65,7 +65,7 @@ export function gitFailure(
       text,
     )
   ) {
-    return fail(`there is no git repository at ${name}`);
+    return fail(`there is no git repository at ${name}${adviceOnRef(name)}`);
   }
   if (/not our ref|unadvertised object|Needed a single revision/.test(text)) {
     return fail(`${name} does not have the commit, or its server only sends branches and tags`);
@@ -83,9 +83,15 @@ export function gitFailure(
   if (/fsck error|unpack-objects|index-pack (failed|died)|bad object|corrupt/.test(text)) {
     return fail(`${name} sent corrupt objects: ${lastLine(stderr)}`);
   }
-  const fix = /Could not resolve host/.test(text) ? "; check the address and the network" : "";
+  const fix = /Could not resolve host/.test(text) ? "; check the address and the network" : adviceOnRef(name);
   const message = `git cannot read ${name}: ${lastLine(stderr)}${fix}`;
   return new SvcError(unreachable.test(text) ? "unavailable" : "git_failed", message, { cause });
+}
+
+/** For a URL with the `@tag` of a package ID. */
+function adviceOnRef(url: string): string {
+  const [, repository, ref] = /^(.*\/[^/@]+)@([^/@]+)$/.exec(url) ?? [];
+  return repository === undefined ? "" : `; for a tag or a branch: ${repository}#${ref}`;
 }
 
 function lastLine(stderr: readonly string[]): string {

@@ -102,8 +102,12 @@ function explainNoDefault({ branches, tags }: RemoteRefs): string {
 
 function branchRevision(refs: RemoteRefs, branch: string, url: string): Revision {
   const commit = refs.branches.get(branch);
-  if (commit === undefined)
-    throw notFound("branch", branch, `no branch "${branch}" in ${url}${known("branches", refs.branches)}`);
+  if (commit === undefined) {
+    const advice = refs.tags.has(branch)
+      ? `; ${branch} is a tag, so use --version ${branch} or ${url}#${branch}`
+      : known("branches", refs.branches);
+    throw notFound("branch", branch, `no branch "${branch}" in ${url}${advice}`);
+  }
   return { branch, tag: "", commit };
 }
 

@@ -132,6 +132,9 @@ test("a git repository without a manifest is cloned, gets one, and is installed"
   const dir = join(here, "plain");
   const next = `Upgrades read ${dir}, not the repository. To upgrade: git -C ${dir} pull, then run svc upgrade\n`;
   t.true(installed.stderr.includes(next), installed.stderr);
+  const again = await svc("--yes", "--branch", "main");
+  const checkout = `git -C ${dir} checkout main && svc install ${dir} --yes\n`;
+  t.true(again.stderr.endsWith(`install that: ${checkout}`), again.stderr);
   t.regex(await readFile(join(here, "plain/svc.yaml"), "utf8"), /exec: \[node, server\.mjs\]/);
 });
 
