@@ -384,8 +384,9 @@ const cases: CommandCase[] = [
     stderr:
       /^svc: "x" is not a process ID: use a number from 1 to 4194304, as shown by svc top; to stop an app: svc stop ID\n$/,
   },
+  { args: ["events", "hello", "--app", "web"], exitCode: 2, stderr: /^svc: name one app, or pass --app/ },
   {
-    args: ["events", "--kind", "app.crashd"],
+    args: ["events", "hello", "--kind", "app.crashd"],
     exitCode: 2,
     stderr: /^svc: unknown kind "app\.crashd"; use one of: begin, .*app\.crashed/,
   },

@@ -21,7 +21,7 @@ import {
   transitions,
   type ContainerMode,
 } from "../../src/runtimes/containers/container-mode.ts";
-import { statusOf } from "../../src/runtimes/containers/container-status.ts";
+import { awaitedIn, statusOf } from "../../src/runtimes/containers/container-status.ts";
 import { ObservedContainers } from "../../src/runtimes/containers/observed-containers.ts";
 import { withTag } from "../../src/runtimes/docker/image-names.ts";
 import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
@@ -440,4 +440,12 @@ test("characters divided between pieces of build output stay whole, even if step
     lines.add({ vertexes: [], logs: [{ source, data }] });
   }
   t.deepEqual(texts, ["gr", "gr", "öße\n", "öße\n"]);
+});
+
+test("an app waits only for containers of services", (t) => {
+  const created = (composeService?: string) => ({ state: "created", composeService }) as never;
+  t.deepEqual(awaitedIn([created("worker"), created("web"), created("")]), {
+    reason: 'the app has not started "worker", "web" yet',
+  });
+  t.deepEqual(awaitedIn([created()]), { reason: "" });
 });

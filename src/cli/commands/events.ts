@@ -22,6 +22,7 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
   parent
     .command("events")
     .description("print the events of the last hour; with --follow, new events until Ctrl-C")
+    .argument("[app]", "only events of this app")
     .option("-f, --follow", "print new events")
     .addOption(
       new Option("--since <when>", "only events since this time: an age such as 10m, or a time")
@@ -29,7 +30,7 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
         .conflicts("after"),
     )
     .option("--after <cursor>", "start after this event: its `cursor` in --json")
-    .option("--app <app>", "only events of this app")
+    .option("--app <app>", "the same as the argument")
     .addOption(
       new Option("--kind <kind>", "only events of this kind, such as app.crashed or app; repeat for more")
         .argParser(collect)
@@ -40,20 +41,25 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
       `\nKinds:\n  ${EventKinds.join(", ")
         .replace(/(.{1,90})(, |$)/g, "$1$2\n  ")
         .trimEnd()}\n` +
-        "\nExamples:\n  svc events\n  svc events --since 10m\n  svc events --follow --app hello\n  svc events -f --kind app.crashed --kind backup.failed\n",
+        "\nExamples:\n  svc events\n  svc events --since 10m\n  svc events hello --follow\n  svc events -f --kind app.crashed --kind backup.failed\n",
     )
     .action(run(showEvents));
 }
 
-async function showEvents(context: CommandContext, options: EventsOptions): Promise<void> {
+async function showEvents(
+  context: CommandContext,
+  named: string | undefined,
+  options: EventsOptions,
+): Promise<void> {
   const { EventService } = await import("../../../gen/svc/v1/event_pb.ts");
-  const { follow = false, after = "", app: appId = "", kind, since } = options;
+  const { follow = false, after = "", app = named, kind, since } = options;
+  if (named !== undefined && app !== named) throw new UsageError("name one app, or pass --app");
   // Full kinds, and their prefixes before the dot.
   const known = new Set(EventKinds.flatMap((each) => [each, each.replace(/\..*/, "")]));
   for (const each of kind)
     if (!known.has(each))
       throw new UsageError(`unknown kind "${each}"; use one of: ${EventKinds.join(", ")}`);
-  const chosen = { appId, kinds: [...kind] };
+  const chosen = { appId: app ?? "", kinds: [...kind] };
   const sinceMs = since?.(context.host.now());
   if (follow) return followEvents(context, chosen, { after, past: sinceMs !== undefined, sinceMs });
   const request = { ...chosen, after, past: after === "", untilNow: true };

@@ -158,7 +158,9 @@ export function awaitedIn(containers: readonly Facts[]): AwaitedParts {
   const names = (isIncluded: (facts: Facts) => boolean): string =>
     [
       ...new Set(
-        containers.filter(isIncluded).map(({ composeService = "" }) => JSON.stringify(composeService)),
+        containers
+          .filter((each) => isIncluded(each) && (each.composeService ?? "") !== "")
+          .map(({ composeService }) => JSON.stringify(composeService)),
       ),
     ].join(", ");
   const checked = names(
