@@ -8,7 +8,7 @@ import { sudoUid } from "./client/routing.ts";
 import { nearWord } from "../lib/near-word.ts";
 import { AdvisedError, asSvcError } from "./output/failure.ts";
 import { pagesOf } from "./pages.ts";
-import { calls, type UnaryCall } from "./client/calls.ts";
+import { calls, type App, type UnaryCall } from "./client/calls.ts";
 
 /** Maximum time for the list of apps that a suggestion needs. */
 const suggestionLimitMs = 3_000;
@@ -26,7 +26,7 @@ export async function unabbreviated<Request>(
   const { id } = request as { readonly id?: unknown };
   if (typeof id !== "string" || id === "" || !mayAbbreviate(call) || missingApp(error) !== id)
     return undefined;
-  const fitting = (await ownIds(context)).filter((own) => own.startsWith(id));
+  const fitting = (await ownApps(context)).map((app) => app.id).filter((own) => own.startsWith(id));
   const [only] = fitting;
   if (fitting.length > 1) {
     const message = `no app "${id}"; several IDs have this prefix: ${fitting.slice(0, 5).join(", ")}`;
@@ -35,13 +35,19 @@ export async function unabbreviated<Request>(
   return only === undefined ? undefined : { ...request, id: only };
 }
 
-/** The error, with the caller's app whose ID the missing one probably means. Other users' apps do not count. */
+/** The error, with the caller's app that has the missing ID as its name, or whose ID it probably means. Other users' apps do not count. */
 export async function withNearId(context: CommandContext, error: unknown): Promise<unknown> {
   const known = asSvcError(error);
   const missing = missingApp(error);
   if (known === undefined || known instanceof AdvisedError || missing === undefined) return error;
-  const ids = await ownIds(context.uninterrupted(suggestionLimitMs)).catch(() => []);
-  const near = nearWord(missing, ids);
+  const apps = await ownApps(context.uninterrupted(suggestionLimitMs)).catch(() => []);
+  const named = apps.find(({ name }) => name === missing);
+  if (named !== undefined)
+    return new AdvisedError(known, `${known.message}; the app named "${missing}" has the ID "${named.id}"`);
+  const near = nearWord(
+    missing,
+    apps.map(({ id }) => id),
+  );
   return near === undefined ? error : new AdvisedError(known, `${known.message}; did you mean "${near}"?`);
 }
 
@@ -52,14 +58,14 @@ function missingApp(error: unknown): string | undefined {
   return known?.reason === "not_found" && missing?.kind === "app" ? missing.name : undefined;
 }
 
-/** IDs of the caller's apps; of the user who called sudo, too. */
-async function ownIds(context: CommandContext): Promise<readonly string[]> {
+/** The caller's apps; those of the user who called sudo, too. */
+async function ownApps(context: CommandContext): Promise<readonly App[]> {
   const { caller } = await context.call(calls.getStatus, {});
   const owners = [caller?.uid, sudoUid(context.host)];
-  const ids: string[] = [];
+  const own: App[] = [];
   for await (const { apps } of pagesOf(context, calls.listApps, {}))
-    ids.push(...apps.filter(({ owner }) => owners.includes(owner)).map(({ id }) => id));
-  return ids;
+    own.push(...apps.filter(({ owner }) => owners.includes(owner)));
+  return own;
 }
 
 /** Commands that cannot be undone require the full ID. */

@@ -1,7 +1,7 @@
 /** Commands that take several names: handled one after the other; a failure does not stop the rest. */
 import { advised, type Advice } from "./output/advice.ts";
 import type { CommandContext } from "./context.ts";
-import { ReportedError, UsageError } from "./output/failure.ts";
+import { ifFound, ReportedError, UsageError } from "./output/failure.ts";
 import { calls } from "./client/calls.ts";
 import { pagesOf } from "./pages.ts";
 
@@ -69,6 +69,8 @@ export async function chosenIds(
   { all = false }: AllOption,
 ): Promise<readonly string[]> {
   if (all === named.length > 0) throw new UsageError("name the apps, or pass --all");
+  if (named.includes("all") && (await ifFound(context.call(calls.getApp, { id: "all" }))) === undefined)
+    throw new UsageError('no app "all"; for every app, pass --all');
   if (!all) return named;
   const ids: string[] = [];
   for await (const { apps } of pagesOf(context, calls.listApps, {})) ids.push(...apps.map(({ id }) => id));

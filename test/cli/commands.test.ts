@@ -82,6 +82,11 @@ const cases: CommandCase[] = [
     exitCode: 7,
     stderr: /longer than 0\.2 s; give it more time with --timeout/,
   },
+  {
+    args: ["start", "Hello \x1b[31m"],
+    exitCode: 3,
+    stderr: /; the app named "Hello .*" has the ID "hello"\n$/,
+  },
   { args: ["app", "remove", "idle"], exitCode: 2, stderr: /; pass --yes to confirm/ },
   {
     args: ["app", "remove", "idle", "idel"],
@@ -127,6 +132,7 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /--service needs exactly one app/,
   },
+  { args: ["stop", "all"], exitCode: 2, stderr: /^svc: no app "all"; for every app, pass --all\n/ },
   { args: ["info", "all"], exitCode: 3, stderr: /^svc: no app "all"; for every app: \$\(svc ls -q\)\n$/ },
   { args: ["stauts"], exitCode: 2, stderr: /Did you mean: svc status\n$/ },
   { args: ["ls", "--format", "json"], stdout: /^\{\s*"apps": \[/ },
