@@ -93,7 +93,11 @@ const cases: CommandCase[] = [
     exitCode: 3,
     stderr: /^svc: no app "idel"; did you mean "idle"\?\n$/,
   },
-  { args: ["app", "rm", "idle", "--yes"], stdout: /^Removed idle and freed 3\.0 GiB\n$/ },
+  {
+    args: ["app", "rm", "idle", "--yes"],
+    stdout: /^Removed idle and freed 3\.0 GiB\n$/,
+    stderr: /1 archive of idle stays/,
+  },
   {
     args: ["app", "clone", "hello"],
     stdout: /Cloned hello to hello-2 \(1\.0 KiB\)/,
@@ -569,8 +573,12 @@ const cases: CommandCase[] = [
   { args: ["share", "x"], exitCode: 2, stderr: /: svc help reach-it-from-another-computer\n$/ },
   { args: ["versions", "x"], exitCode: 2, stderr: /: svc outdated, or svc upgrade ID --version TAG\n$/ },
   { args: ["images"], exitCode: 2, stderr: /\nDid you mean: svc docker images\n$/ },
-  { args: ["rm", "idle", "--yes"], stdout: /^Removed idle / },
-  { args: ["uninstall", "idle", "--yes"], stdout: /^Removed idle / },
+  {
+    args: ["rm", "idle", "--yes"],
+    stdout: /^Removed idle /,
+    stderr: /^1 archive of idle stays\. See: svc backup ls idle\n$/,
+  },
+  { args: ["uninstall", "idle", "--yes"], stdout: /^Removed idle /, stderr: /1 archive of idle stays/ },
   { args: ["delete", "x"], exitCode: 2, stderr: /\nDid you mean: svc rm\n$/ },
   { args: ["log", "x"], exitCode: 2, stderr: /"log"\nDid you mean: svc logs\n$/ },
   { args: ["app", "update", "x"], exitCode: 2, stderr: /"update"\nDid you mean: svc update\n$/ },

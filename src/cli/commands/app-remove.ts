@@ -40,10 +40,22 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
 async function remove(context: CommandContext, ids: readonly string[]): Promise<void> {
   if (context.options.yes !== true) await confirmRemoval(context, removalOf(await appsOf(context, ids)));
   await forEachName(context, ids, {
-    call: (id) => context.call(calls.removeApp, { id }),
+    call: async (id) => {
+      const removed = await context.call(calls.removeApp, { id });
+      await noteArchives(context, removed.id);
+      return removed;
+    },
     text: (removed) =>
       `Removed ${removed.id} and freed ${formatBytes(removed.freed_bytes)}${keptText(removed)}${jobsText(removed)}`,
   });
+}
+
+/** Archives outlive their app. Without an answer, the note is omitted. */
+async function noteArchives(context: CommandContext, id: string): Promise<void> {
+  const { backups } = await context.call(calls.listBackups, { app_id: id }).catch(() => ({ backups: [] }));
+  if (backups.length === 0 || context.json || context.options.quiet === true) return;
+  const count = backups.length === 1 ? "1 archive" : `${backups.length} archives`;
+  context.note(`${count} of ${id} stay${backups.length === 1 ? "s" : ""}. See: svc backup ls ${id}`);
 }
 
 async function appsOf(context: CommandContext, ids: readonly string[]): Promise<App[]> {
