@@ -1,6 +1,8 @@
 /** `svc app attach` and `svc shell`: a terminal in an app. */
 import { Option, type Command } from "commander";
 import type { CommandContext } from "../context.ts";
+import type { ReasonPayloads } from "../../errors.ts";
+import { advised, type Advice } from "../output/advice.ts";
 import { examples } from "../examples.ts";
 import { ReportedError, UsageError } from "../output/failure.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -78,6 +80,14 @@ ${directoryHelp}${examples("svc exec hello ls -l", "svc exec hello sh -c 'ls $SV
 /** Flags of `docker exec`. A terminal is used if there is one. */
 const dockerFlags = [new Option("-i, --interactive").hideHelp(), new Option("-t, --tty").hideHelp()];
 
+const adviceOnService: Advice = ({ reason, payload }) => {
+  if (reason !== "invalid_request") return undefined;
+  const { violations = [] } = payload as ReasonPayloads["invalid_request"];
+  return violations.some(({ field }) => field === "service")
+    ? "choose it with --service NAME after the app"
+    : undefined;
+};
+
 async function open(
   context: CommandContext,
   appId: string,
@@ -86,6 +96,10 @@ async function open(
   { service = "" }: ConsoleOptions,
 ): Promise<void> {
   const { runTerminal } = await import("../terminal-session.ts");
-  const exitCode = await runTerminal(context, { appId, session, command, service });
+  const exitCode = await runTerminal(context, { appId, session, command, service }).catch(
+    (error: unknown) => {
+      throw advised(error, adviceOnService, context);
+    },
+  );
   if (exitCode !== 0) throw new ReportedError(exitCode);
 }

@@ -5,6 +5,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { AppService, type ConsoleOutput } from "../../../gen/svc/v1/app_pb.ts";
+import { runSvc } from "../../cli/support/run-svc.ts";
 import { openConsole, type SocketConsole } from "../../console/support/socket-console.ts";
 import { linesAbout, typeLine } from "../../e2e/support/terminal-lines.ts";
 import { composeTest, needsCompose } from "../../runtimes/support/compose-test.ts";
@@ -308,6 +309,8 @@ composeTest(`services of a compose project have shells and their own terminals${
   const refused = await errorOf(talk(user, shell, []));
   t.like(refused, { code: "InvalidArgument" });
   t.regex(refused.message, /plain, talks|talks, plain/);
+  const { stderr } = await runSvc(["--socket", daemon.socketPath, "exec", "pair", "ls"]);
+  t.regex(stderr, /service must be one of .*; choose it with --service NAME after the app\n/);
   const names = [];
   for (const service of ["plain", "talks"]) {
     const { outputs, text } = await talk(user, { ...shell, service }, []);
