@@ -662,6 +662,7 @@ const cases: CommandCase[] = [
   { args: ["schedule", "pause", "x"], exitCode: 2, stderr: /mean: svc schedule disable\n$/ },
   { args: ["settings", "reset", "x", "port"], exitCode: 2, stderr: /mean: svc settings unset\n$/ },
   { args: ["token", "create"], exitCode: 2, stderr: /mean: svc token issue\n$/ },
+  { args: ["backup", "--all"], exitCode: 2, stderr: /back up every app with: svc backup create --all\n/ },
   { args: ["backup", "schedule", "x", "y"], exitCode: 2, stderr: /mean: svc backup policy ID set\n$/ },
   { args: ["swarm"], exitCode: 2, stderr: /mean: svc help run-on-a-swarm\n$/ },
   { args: ["app", "rollback", "x"], exitCode: 2, stderr: /\nDid you mean: svc upgrade ID --version OLD\n$/ },

@@ -50,6 +50,7 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
     "--cron": "the trigger is the first argument, in quotes: svc schedule add '0 3 * * *' ACTION",
     "--secret-key": "pass --secret-key-file FILE, or - for stdin; arguments are visible to other users",
   },
+  backup: { "--all": "back up every app with: svc backup create --all" },
   clone: { "--start": "the copy is stopped; start it with svc start" },
   create: { "--to": "choose the storage with --storage NAME" },
   logs: {
