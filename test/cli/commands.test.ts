@@ -136,6 +136,11 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /--service needs exactly one app/,
   },
+  {
+    args: ["logs", "shop/worker"],
+    exitCode: 2,
+    stderr: /^svc: for one service: svc logs shop --service worker\n/,
+  },
   { args: ["stop", "all"], exitCode: 2, stderr: /^svc: no app "all"; for every app, pass --all\n/ },
   { args: ["info", "all"], exitCode: 3, stderr: /^svc: no app "all"; for every app: \$\(svc ls -q\)\n$/ },
   { args: ["stauts"], exitCode: 2, stderr: /Did you mean: svc status\n$/ },

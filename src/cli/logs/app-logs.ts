@@ -13,6 +13,8 @@ export async function showAppLogs(
   { service = "", ...options }: AppLogsOptions,
 ): Promise<void> {
   const [id = ""] = ids;
+  const [, app = "", part] = /^([^/]+)\/([^/]+)$/.exec(id) ?? [];
+  if (part !== undefined) throw new UsageError(`for one service: svc logs ${app} --service ${part}`);
   if (ids.length === 1) return showLogs(context, options, sourceOf(context, id, service));
   if (service !== "") throw new UsageError("--service needs exactly one app");
   const prefixes = prefixesOf(context, ids);
