@@ -182,6 +182,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
     },
     events: {
       summary: "print the events of the last hour; with --follow, new events until Ctrl-C",
+      args: "[app]",
       load: async () => (await import("./commands/events.ts")).addEventsCommand,
     },
     docker: {
