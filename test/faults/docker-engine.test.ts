@@ -338,7 +338,6 @@ dockerTest(`commands say that the engine of an app is stopped, and what to do${n
   for (const [line, stderr] of [
     ["start box", /^svc: the container engine is not available; app "box" will start when it is back\n$/],
     ["upgrade box", /^svc: app "box" cannot be upgraded now: the container engine .*\n$/],
-    ["upgrade --all", /^svc: app "box" cannot be upgraded now: the container engine .*\n$/],
     [
       "stop box",
       /^svc: the container engine is not available, so app "box" could not be stopped; try again when it is back\n$/,
