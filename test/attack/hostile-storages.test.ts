@@ -1,8 +1,9 @@
 /** Hostile S3 servers: their responses must not stop the daemon, use all of its memory, or affect other storages. */
 import { once } from "node:events";
-import { copyFile } from "node:fs/promises";
+import { copyFile, mkdtempDisposable, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -108,6 +109,28 @@ test("a response that arrives byte by byte has a deadline", async (t) => {
   };
   const storage = await storageAt(t, respond, silenceMs);
   await t.throwsAsync(storage.remove(key), { message: "the S3 server did not respond in time" });
+});
+
+test("a server may send blanks for long until a large upload is complete", async (t) => {
+  t.timeout(60_000);
+  const silenceMs = 400;
+  const sizeBytes = (16 << 20) + 1;
+  const respond: Respond = (response, { method, url = "" }) => {
+    if (method === "HEAD") return void response.writeHead(200, { "Content-Length": sizeBytes }).end();
+    if (method === "PUT") return void response.writeHead(200, { ETag: '"part"' }).end();
+    const started = "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>";
+    if (url.includes("uploads")) return void response.end(started);
+    const timer = setInterval(() => response.write(" "), silenceMs / 4);
+    setTimeout(() => {
+      clearInterval(timer);
+      response.end("<CompleteMultipartUploadResult/>");
+    }, silenceMs * 6);
+  };
+  const storage = await storageAt(t, respond, silenceMs);
+  await using dir = await mkdtempDisposable(join(tmpdir(), "svc-s3-"));
+  const file = join(dir.path, "archive");
+  await writeFile(file, Buffer.alloc(sizeBytes));
+  await t.notThrowsAsync(storage.put(key, file, {}));
 });
 
 rootTest(`a storage that lies about sizes does not hide the others from users${needsRoot}`, async (t) => {

@@ -258,8 +258,10 @@ function limitResponses(client: S3Client, maxMs: number): void {
         const result = await next(args);
         const response = result.response as { statusCode: number; body?: unknown };
         const isContent = commandName === "GetObjectCommand" && response.statusCode < 300;
+        // Amazon sends blanks for minutes until a large upload is complete.
+        const limitMs = commandName === "CompleteMultipartUploadCommand" ? requestMs : maxMs;
         if (!isContent && response.body instanceof Readable)
-          response.body = limitTime(limitBytes(response.body, maxResponseBytes, responseTooLarge), maxMs);
+          response.body = limitTime(limitBytes(response.body, maxResponseBytes, responseTooLarge), limitMs);
         return result;
       },
     // Before the response is parsed.
