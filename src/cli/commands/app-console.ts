@@ -80,6 +80,7 @@ ${directoryHelp}${examples("svc exec hello ls -l", "svc exec hello sh -c 'ls $SV
 /** Flags of `docker exec`. A terminal is used if there is one. */
 const dockerFlags = [new Option("-i, --interactive").hideHelp(), new Option("-t, --tty").hideHelp()];
 
+/** For a command without `--service`. */
 const adviceOnService: Advice = ({ reason, payload }) => {
   if (reason !== "invalid_request") return undefined;
   const { violations = [] } = payload as ReasonPayloads["invalid_request"];
@@ -98,7 +99,7 @@ async function open(
   const { runTerminal } = await import("../terminal-session.ts");
   const exitCode = await runTerminal(context, { appId, session, command, service }).catch(
     (error: unknown) => {
-      throw advised(error, adviceOnService, context);
+      throw service === "" ? advised(error, adviceOnService, context) : error;
     },
   );
   if (exitCode !== 0) throw new ReportedError(exitCode);
