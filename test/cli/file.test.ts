@@ -39,6 +39,11 @@ test("files of an app can be written, listed, read, changed and removed as APP:P
   const stale = await svc("put", "--if-match", etag, join(here, "big.txt"), "web:data/x/big.txt");
   t.regex(stale.stderr, /has changed since it was read/);
   t.regex((await svc("cp", "web:data/x", "web:data/y")).stdout, /^Copied to .*\/data\/y \(2\.9 MiB\)$/m);
+  const local = await svc("cp", "package.json", "web:data/x");
+  t.regex(
+    local.stderr,
+    /"package\.json" is neither .*; to copy a file of this directory to the host: svc file put\n/,
+  );
   t.regex((await svc("mv", "web:data/y/big.txt", "web:data/y/moved")).stdout, /^Moved to /);
   t.regex((await svc("chmod", "0600", "web:data/y/moved")).stdout, /0600/);
   t.is((await svc("chown", "nobody", "web:data/y/moved")).exitCode, process.getuid?.() === 0 ? 0 : 1);

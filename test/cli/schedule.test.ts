@@ -116,7 +116,8 @@ const cases: CommandCase[] = [
     exitCode: 5,
     stderr: /job "echo" already exists; change it with: svc schedule edit echo; or replace it with --replace/,
   },
-  { args: ["add", "hourly", "node_reboot", "--id", "echo", "--replace"], stdout: /^Added echo/ },
+  { args: ["add", "hourly", "node_reboot", "--id", "echo", "--replace"], stdout: /^Replaced echo\./ },
+  { args: ["add", "hourly", "node_reboot", "--id", "new", "--replace"], stdout: /^Added new\./ },
   {
     args: ["add", "every 5m", "node_reboot", "--id", "forbidden"],
     exitCode: 2,

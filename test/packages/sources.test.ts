@@ -58,6 +58,9 @@ test("a directory source has packages beside the index, and repositories", async
     instanceOf: SvcError,
   });
   t.is(missing.code, "not_found");
+  t.is(missing.message, 'no package "nothing" in the sources (main)');
+  const mistyped = await t.throwsAsync(resolver.resolve({ spec: "helo" }, caller), { instanceOf: SvcError });
+  t.is(mistyped.message, 'no package "helo" in the sources (main); the nearest ID is "hello"');
   const unknown = await t.throwsAsync(resolver.resolve({ spec: "other/hello" }, caller), {
     instanceOf: SvcError,
   });

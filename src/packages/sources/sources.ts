@@ -1,6 +1,7 @@
 /** Finds packages in the sources by ID or display name. */
 import { join } from "node:path";
 import { invalidField, SvcError, notFound } from "../../errors.ts";
+import { nearWord } from "../../lib/near-word.ts";
 import type { GitUrl } from "../git/git-url.ts";
 import { isNewerTag } from "../git/version-tags.ts";
 import type { IndexedPackage, SvcRelease } from "./source-index.ts";
@@ -66,7 +67,7 @@ export class Sources {
     const [match, ...others] = matches;
     if (match === undefined) {
       const [failure] = failures;
-      throw failure ?? this.#nothingFound(name, source);
+      throw failure ?? this.#nothingFound(name, source, listed);
     }
     if (others.length > 0) throw ambiguous(name, matches);
     return match;
@@ -174,12 +175,17 @@ export class Sources {
     }
   }
 
-  #nothingFound(name: string, source: string | undefined): SvcError {
+  #nothingFound(name: string, source: string | undefined, listed: readonly ListedPackage[]): SvcError {
     const sources = this.#options.list();
     const where =
       source ??
       (sources.length === 0 ? "no source is configured" : sources.map((config) => config.name).join(", "));
-    return notFound("package", name, `no package "${name}" in the sources (${where})`);
+    const near = nearWord(
+      name,
+      listed.map(({ id }) => id),
+    );
+    const suggestion = near === undefined ? "" : `; the nearest ID is "${near}"`;
+    return notFound("package", name, `no package "${name}" in the sources (${where})${suggestion}`);
   }
 }
 

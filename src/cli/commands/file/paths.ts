@@ -4,6 +4,7 @@ import type { CommandContext } from "../../context.ts";
 import type { Advice } from "../../output/advice.ts";
 import { UsageError } from "../../output/failure.ts";
 import { calls } from "../../client/calls.ts";
+import { exists } from "../../exists.ts";
 
 export const pathHelp = "an absolute path, or APP:PATH in an app's directory";
 
@@ -12,8 +13,9 @@ export async function resolvePath(context: CommandContext, text: string): Promis
   if (text.startsWith("/")) return text;
   const [, id, path] = /^([^:/]+):(.*)$/s.exec(text) ?? [];
   if (id === undefined || path === undefined) {
+    const upload = exists(text) ? "; to copy a file of this directory to the host: svc file put" : "";
     throw new UsageError(
-      `${JSON.stringify(text)} is neither an absolute path nor APP:PATH, such as hello:data`,
+      `${JSON.stringify(text)} is neither an absolute path nor APP:PATH, such as hello:data${upload}`,
     );
   }
   const { directory } = await context.call(calls.getApp, { id });

@@ -55,24 +55,36 @@ async function add(
 ): Promise<void> {
   requireFlags(type, options);
   const request = withFlags({ trigger, enabled: options.disabled !== true }, bareAction(type), options);
-  const job = await write(context, request, options);
-  return context.printResult(job, `Added ${job.id}. ${nextRunSentence(job, context.host.now())}`);
+  const { job, isReplaced } = await write(context, request, options);
+  const done = isReplaced ? "Replaced" : "Added";
+  return context.printResult(job, `${done} ${job.id}. ${nextRunSentence(job, context.host.now())}`);
+}
+
+interface WrittenJob {
+  readonly job: Schedule;
+  readonly isReplaced: boolean;
 }
 
 /** @throws SvcError `already_exists` if the ID is taken and `--replace` is not set */
-async function write(context: CommandContext, job: ScheduleRequest, options: AddOptions): Promise<Schedule> {
+async function write(
+  context: CommandContext,
+  job: ScheduleRequest,
+  options: AddOptions,
+): Promise<WrittenJob> {
   const { id, replace } = options;
   if (id === undefined) {
     const isTaken = async (like: string) => (await ifFound(getJob(context, like, options))) !== undefined;
-    return createNamedJob(context, jobName(job.action ?? bareAction("")), job, isTaken);
+    const created = await createNamedJob(context, jobName(job.action ?? bareAction("")), job, isTaken);
+    return { job: created, isReplaced: false };
   }
   if (replace === true) {
     const stored = await ifFound(getJob(context, id, options));
     if (stored !== undefined) warnIfManaged(context, stored);
-    return context.call(calls.upsertSchedule, { ...job, id, managed_by: stored?.managed_by ?? "" });
+    const request = { ...job, id, managed_by: stored?.managed_by ?? "" };
+    return { job: await context.call(calls.upsertSchedule, request), isReplaced: stored !== undefined };
   }
   try {
-    return await createJob(context, { ...job, id });
+    return { job: await createJob(context, { ...job, id }), isReplaced: false };
   } catch (error) {
     if (!isAlreadyExists(error)) throw error;
     throw new SvcError(
