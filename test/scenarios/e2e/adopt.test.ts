@@ -185,7 +185,9 @@ adoptTest(`a project without its files keeps its network for other containers${n
   const { daemon, dir, compose, svc, served } = await createStack(engineNow(), "gone");
   await using _daemon = daemon;
   const file = join(dir, "compose.yaml");
-  const subnet = `10.213.${Math.floor(Math.random() * 256)}.0/24`;
+  // The end of the engine's pool: the engine itself allocates from its beginning.
+  const [first, second, third] = engineNow().pool.split(".");
+  const subnet = `${first}.${second}.${Number(third) + 15}.0/24`;
   const network = `networks: { default: { ipam: { config: [{ subnet: ${subnet} }] } } }\n`;
   await writeFiles(dir, { "compose.yaml": `${await readFile(file, "utf8")}${network}` });
   await compose("up", "--detach");
