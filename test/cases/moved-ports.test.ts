@@ -157,10 +157,7 @@ for (const { name, dirs, missing } of composeGenerations) {
       const [first, edited, chosen] = await Promise.all(Array.from({ length: 3 }, () => freePort()));
       const spec = join(daemon.dir, "page");
       const write = (port: number | undefined): Promise<void> =>
-        writeFiles(spec, {
-          "compose.yaml": `services: { web: { image: "svc/idle:1", ports: ["127.0.0.1:\${WEB_PORT:-1}:80"] } }\n`,
-          ".env": `WEB_PORT="${port}" # the page\n`,
-        });
+        writeFiles(spec, { ".env": `WEB_PORT="${port}" # the page\n` });
       const svc = async (...args: string[]): Promise<string> => {
         const { exitCode, stdout, stderr } = await runSvc([...args, "--socket", daemon.socketPath]);
         t.is(exitCode, 0, stderr);
@@ -171,8 +168,11 @@ for (const { name, dirs, missing } of composeGenerations) {
         return ports.map(({ port, addresses }) => [port, ...addresses]);
       };
 
-      await write(first);
+      await writeFiles(spec, {
+        "compose.yaml": `services: { web: { image: "svc/idle:1", ports: ["127.0.0.1:\${WEB_PORT:-${first}}:80"] } }\n`,
+      });
       await svc("install", join(spec, "compose.yaml"), "--yes", "--start");
+      await svc("upgrade", "page");
       t.deepEqual(await published(), [[first, "127.0.0.1"]]);
       await write(edited);
       const said = await svc("upgrade", "page");

@@ -24,6 +24,7 @@ import type { AppImages } from "../docker/app-images.ts";
 import { withTag, requireAllowedName } from "../docker/image-names.ts";
 import type { PublishOptions } from "../containers/published-ports.ts";
 import type { RunnableApp } from "../runnable-app.ts";
+import { entryType } from "../entry-type.ts";
 import { withAdoptedMounts, withoutAdopted } from "./adopted-data.ts";
 import { dataBinds, withData } from "./checkout-binds.ts";
 import type { ComposeCommand } from "./compose-command.ts";
@@ -182,8 +183,10 @@ export class ComposePlanner {
   ): Promise<ReadonlyMap<string, string>> {
     if (names.length === 0) return new Map();
     using _slot = await this.#planning.acquire(app.ownerUid, signal);
-    const { choice, readValues } = await this.#open(app, signal);
-    return await readValues(join(checkoutOf(app), posix.dirname(choice.files[0])), names);
+    const { choice, reads, readValues } = await this.#open(app, signal);
+    const directory = join(checkoutOf(app), posix.dirname(choice.files[0]));
+    if ((await entryType(reads, app.directory, join(directory, ".env"))) !== "file") return new Map();
+    return await readValues(directory, names);
   }
 
   /** Finds the files of the project. */
