@@ -16,7 +16,8 @@ import { eventually, nextEvent } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
 import { attackAs } from "./as-user.ts";
 
-const attacker = 4001;
+/** Above the uids that hosts give to accounts: errors name accounts. */
+const attacker = 61_001;
 const rootTest = isRoot ? test : test.skip;
 
 /** `svc status` over TCP, with a token in a file. */

@@ -27,7 +27,8 @@ const userTest = isRoot ? browserTest : test.skip;
 const main = browserPath === undefined ? "" : await bundledMain();
 const daemonOf = sharedDaemon(browserPath === undefined ? {} : { main });
 const shared = shareBrowser();
-const somebody = 4_003;
+/** Above the uids that hosts give to accounts: the page shows names of accounts. */
+const somebody = 61_003;
 
 browserTest(`a session survives a reload and opens in a second tab${why}`, async (t) => {
   t.timeout(120_000);
