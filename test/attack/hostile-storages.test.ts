@@ -115,9 +115,11 @@ test("a server may send blanks for long until a large upload is complete", async
   t.timeout(60_000);
   const silenceMs = 400;
   const sizeBytes = (16 << 20) + 1;
-  const respond: Respond = (response, { method, url = "" }) => {
+  const respond: Respond = (response, request) => {
+    const { method, url = "" } = request;
     if (method === "HEAD") return void response.writeHead(200, { "Content-Length": sizeBytes }).end();
-    if (method === "PUT") return void response.writeHead(200, { ETag: '"part"' }).end();
+    if (method === "PUT")
+      return void request.resume().once("end", () => response.writeHead(200, { ETag: '"part"' }).end());
     const started = "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>";
     if (url.includes("uploads")) return void response.end(started);
     const timer = setInterval(() => response.write(" "), silenceMs / 4);
