@@ -79,7 +79,10 @@ async function startFake(): Promise<Fake> {
     { name: "vault", recipients: [mine], location: { case: "local", value: { dir: "/srv/v" } } as const },
   ].map((each) => create(BackupStorageSchema, each));
   const backups: Partial<ServiceImpl<typeof BackupService>> = {
-    listBackups: ({ appId }) => ({ backups: [...(listed[appId] ?? [archive])] }),
+    listBackups: ({ appId, storage }) =>
+      storage === "theirs"
+        ? { errors: [{ storage, error: "the S3 server did not respond in time" }] }
+        : { backups: [...(listed[appId] ?? [archive])] },
     getBackup: () => ({ archive }),
     deleteBackup: () => ({ name }),
     browseBackup: () => ({ entries: [{ path: "data", type: "directory", mode: "0755" }] }),
@@ -346,6 +349,16 @@ test("a failed backup of one app does not prevent the others", async (t) => {
     fake.created.map(({ appId }) => appId),
     ["gone", "hello"],
   );
+});
+
+test("a list of a single storage fails if that storage cannot be listed", async (t) => {
+  await using fake = await startFake();
+  for (const json of [[], ["--json"]]) {
+    const { exitCode, stdout, stderr } = await fake.svc(["ls", "--storage", "theirs", ...json]);
+    t.is(exitCode, 6);
+    t.is(stdout, "");
+    t.true(stderr.includes("storage theirs: the S3 server did not respond in time"), stderr);
+  }
 });
 
 test("lists show the age of archives, and name the app that has none", async (t) => {

@@ -1,5 +1,6 @@
 /** `svc backup ls|show|rm`: existing archives. */
 import type { Command } from "commander";
+import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../input/prompt.ts";
@@ -81,8 +82,12 @@ function provenText({ verified_at, restored_at }: BackupArchive): string {
   return verified_at === undefined ? "-" : "verified";
 }
 
+/** @throws SvcError `unavailable` if the only storage that was asked for cannot be listed */
 async function list(context: CommandContext, appId = "", { storage = "" }: StorageOption): Promise<void> {
   const answer = await context.call(calls.listBackups, { app_id: appId, storage });
+  const [failure] = answer.errors;
+  if (storage !== "" && failure !== undefined && answer.backups.length === 0)
+    throw new SvcError("unavailable", `storage ${storage}: ${failure.error}`);
   if (context.json) return context.printJson(answer);
   for (const { storage: which, error } of answer.errors) {
     context.note(`warning: storage ${which}: ${error}`);
