@@ -3,7 +3,7 @@ import { basename, posix } from "node:path";
 import { portSetting, unique, type Derived } from "./derived.ts";
 import { unprivilegedPort } from "../packages/settings/chosen-ports.ts";
 import { readBuildKitInstructions } from "../runtimes/docker/dockerfile-lines.ts";
-import { exposedPorts, type StageInstruction } from "./exposed-ports.ts";
+import { exposedPorts, type StageInstruction } from "../runtimes/docker/exposed-ports.ts";
 import type { PackageFiles } from "./package-files.ts";
 
 export async function fromDockerfile(files: PackageFiles, name: string): Promise<Derived> {

@@ -57,6 +57,12 @@ const rejected: [name: string, line: string][] = [
   ["a range of exposed ports above the bound", "EXPOSE 1-65535/tcp"],
   ["exposed ports above the bound on two lines", "EXPOSE 2000-2300\nEXPOSE 3000-3300/udp"],
   ["a variable as an exposed port", "ENV P=1-65535\nEXPOSE $P"],
+  ["a variable of another stage as an exposed port", "ENV P=80\nFROM busybox:1\nEXPOSE $P"],
+  ["a variable as an exposed port on continued lines", "ENV P=80\nEXPOSE \\\n$P"],
+  [
+    "a variable that grows with each line as an exposed port",
+    `ENV A0=1\n${Array.from({ length: 40 }, (_, n) => `ENV A${n + 1}=$A${n}$A${n}$A${n}$A${n}`).join("\n")}\nEXPOSE $A40`,
+  ],
   ["an exposed port in quotes", 'EXPOSE "1-6"5535'],
   ["exposed ports on continued lines", "expose 1-\\\n65535"],
   ["volumes above the bound", `VOLUME ${Array.from({ length: 65 }, (_, n) => `/v${n}`).join(" ")}`],
@@ -86,6 +92,15 @@ for (const line of [
     t.is(restrictDockerfile(text), text);
   });
 }
+
+test("EXPOSE is built with the values of its stage's variables", (t) => {
+  t.is(
+    restrictDockerfile(
+      "FROM busybox:1\nARG PORT=3000\nENV OTHER 53\nexpose $PORT ${OTHER}/udp ${NONE:-80}\nRUN x\n",
+    ),
+    "FROM busybox:1\nARG PORT=3000\nENV OTHER 53\nEXPOSE 3000 53/udp 80\nRUN x\n",
+  );
+});
 
 test("ADD is built as COPY, which downloads and unpacks nothing", (t) => {
   t.is(

@@ -3,6 +3,7 @@ import { isReservedLabel } from "../../engine/attribution.ts";
 import { SvcError } from "../../errors.ts";
 import { excessOfExposed, excessOfMounts } from "../containers/user-bounds.ts";
 import { readInstructions, unclear } from "./dockerfile-lines.ts";
+import { expand, setVariables } from "./exposed-ports.ts";
 
 /** Characters of a label name that cannot end the quotes around it. */
 const quotableName = /^[A-Za-z0-9._/-]+$/;
@@ -12,7 +13,7 @@ const archiveSource = /\.(?:tar|tar\.[a-z0-9]+|tgz|tbz2?|txz|tzst)["',]*$/i;
 
 /**
  * Returns the Dockerfile to build: ADD becomes COPY, because ADD would fetch URLs as the engine and unpack archives
- * of any size. Line numbers stay the same.
+ * of any size, and EXPOSE gets the values of variables, so that its ports can be counted. Line numbers stay the same.
  * @throws SvcError `denied` for ONBUILD, reserved labels, sources of ADD that COPY cannot copy, and too many ports or
  *   volumes
  */
@@ -20,10 +21,18 @@ export function restrictDockerfile(text: string): string {
   const lines = text.split("\n");
   const ports: string[] = [];
   let volumes = 0;
-  for (const { word, isTrigger, flags, rest, line } of readInstructions(text)) {
+  const values = new Map<string, string>();
+  for (const { word, isTrigger, flags, rest, line, lastLine } of readInstructions(text)) {
     if (isTrigger) throw denied(line, "ONBUILD", "write the instruction in the Dockerfile that needs it");
     if (word === "LABEL") requireOwnLabels([...flags, rest].join(" "), line);
-    if (word === "EXPOSE") for (const port of exposedPorts(rest, line)) ports.push(port);
+    if (word === "FROM") values.clear();
+    if (word === "ENV" || word === "ARG") setVariables(word, rest, values);
+    if (word === "EXPOSE") {
+      // Lines of one instruction are joined only by the engine.
+      const plain = line === lastLine ? expand(rest, values) : rest;
+      for (const port of exposedPorts(plain, line)) ports.push(port);
+      if (plain !== rest) lines[line - 1] = `EXPOSE ${plain}`;
+    }
     // Both for paths as JSON and for plain paths.
     if (word === "VOLUME") volumes += rest.split(/[ ,]+/).length;
     const [excess] = [...excessOfExposed(ports), ...excessOfMounts(volumes, "volumes")];
@@ -55,7 +64,7 @@ function exposedPorts(text: string, line: number): string[] {
     throw denied(
       line,
       `the exposed port ${odd}`,
-      "write a number, such as 8080 or 8080/udp, without a variable",
+      "write a number, such as 8080 or 8080/udp, or a variable that ARG or ENV of this stage sets",
     );
   return ports;
 }

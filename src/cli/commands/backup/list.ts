@@ -82,7 +82,7 @@ function provenText({ verified_at, restored_at }: BackupArchive): string {
   return verified_at === undefined ? "-" : "verified";
 }
 
-/** @throws SvcError `unavailable` if the only storage that was asked for cannot be listed */
+/** @throws SvcError `unavailable` if the storage in `--storage` cannot be listed */
 async function list(context: CommandContext, appId = "", { storage = "" }: StorageOption): Promise<void> {
   const answer = await context.call(calls.listBackups, { app_id: appId, storage });
   const [failure] = answer.errors;

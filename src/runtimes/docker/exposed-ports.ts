@@ -1,4 +1,4 @@
-/** The ports that the last stage of a Dockerfile exposes. */
+/** The ports that a stage of a Dockerfile exposes, with the values of its own variables. */
 
 export interface ExposedPort {
   readonly port: number;
@@ -13,6 +13,8 @@ export interface StageInstruction {
 /** Maximum number of ports in one range. */
 const maxRange = 32;
 const maxPort = 65_535;
+/** Maximum characters of a value: ports are shorter, and values that contain other values could grow without limit. */
+const maxValue = 64;
 
 /** @returns the ports, in order, and the arguments of EXPOSE that svc cannot publish */
 export function exposedPorts(stage: readonly StageInstruction[]): {
@@ -45,19 +47,25 @@ function portsOf(text: string): ExposedPort[] | undefined {
   return Array.from({ length: last - first + 1 }, (_, at) => ({ port: first + at, protocol }));
 }
 
-/** Reads `A=1 B="2"`, and `ENV A 1`. */
-function setVariables(word: string, rest: string, values: Map<string, string>): void {
+/** Reads the variables of ENV and ARG: `A=1 B="2"`, and `ENV A 1`. */
+export function setVariables(word: string, rest: string, values: Map<string, string>): void {
   if (word === "ENV" && !/^\S*=/.test(rest)) {
     const [name = "", ...words] = rest.split(" ");
-    values.set(name, expand(words.join(" "), values));
+    setVariable(name, words.join(" "), values);
     return;
   }
-  for (const [, name = "", text] of rest.matchAll(/(?:^|\s)(\w+)=("[^"]*"|'[^']*'|\S*)/g))
-    values.set(name, expand((text ?? "").replaceAll(/^(["'])(.*)\1$/g, "$2"), values));
+  for (const [, name = "", text = ""] of rest.matchAll(/(?:^|\s)(\w+)=("[^"]*"|'[^']*'|\S*)/g))
+    setVariable(name, text.replaceAll(/^(["'])(.*)\1$/g, "$2"), values);
+}
+
+function setVariable(name: string, text: string, values: Map<string, string>): void {
+  const value = text.length > maxValue ? text : expand(text, values);
+  if (value.length > maxValue) values.delete(name);
+  else values.set(name, value);
 }
 
 /** Unknown variables remain, unless there is a default. */
-function expand(text: string, values: ReadonlyMap<string, string>): string {
+export function expand(text: string, values: ReadonlyMap<string, string>): string {
   return text.replaceAll(
     /\$(?:(\w+)|\{(\w+)(?::?-([^{}]*))?\})/g,
     (whole, plain: string | undefined, braced: string | undefined, otherwise: string | undefined) =>
