@@ -292,4 +292,6 @@ export interface CurrentManifest {
   readonly manifest: Manifest;
   /** Differences, and what to change. */
   readonly notes: readonly string[];
+  /** Whether a service listens on the host's own ports, which svc cannot move. */
+  readonly usesHostNetwork: boolean;
 }

@@ -185,3 +185,27 @@ for (const { name, dirs, missing } of composeGenerations) {
     },
   );
 }
+
+(whyNoDocker === undefined && newest !== undefined ? test : test.skip)(
+  `a clone with a service on the host's network says that its ports stay${needsDocker}`,
+  async (t) => {
+    t.timeout(120_000);
+    const engine = engineNow();
+    await engine.images.build("svc/idle:1", { cmd: ["/bin/sleep", "1000000"] });
+    await using daemon = await startDaemon({
+      config: `${engine.config}\n[apps]\npath = ${JSON.stringify(newest?.dirs ?? [])}\n`,
+    });
+    const spec = join(daemon.dir, "page");
+    await writeFiles(spec, {
+      "compose.yaml": `services: { web: { image: "svc/idle:1", network_mode: host } }\n`,
+    });
+    const socket = ["--socket", daemon.socketPath];
+    const install = ["install", join(spec, "compose.yaml"), "--yes", "--accept-permissions"];
+    const installed = await runSvc([...install, ...socket]);
+    t.is(installed.exitCode, 0, installed.stderr);
+    t.false(installed.stderr.includes("cannot get other ports"), installed.stderr);
+    const { exitCode, stderr } = await runSvc(["clone", "page", ...socket]);
+    t.is(exitCode, 0, stderr);
+    t.true(stderr.includes("warning: services on the host's network cannot get other ports"), stderr);
+  },
+);

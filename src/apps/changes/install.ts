@@ -258,6 +258,11 @@ export class Installer {
   ): Promise<NewApp> {
     const { operations, runtimeOf, runnable, freePorts } = this.#options;
     const current = await runtimeOf(app).projects?.currentManifest(runnable(app), signal);
+    if (current?.usesHostNetwork === true && operation.kind === "clone") {
+      const message =
+        "services on the host's network cannot get other ports: stop the original before you start the clone";
+      onProgress?.({ step: "warning", message });
+    }
     if (current === undefined || current.notes.length === 0) return app;
     const { manifest } = current;
     const { ownerUid, runUid, adopted } = app;

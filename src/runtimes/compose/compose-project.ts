@@ -124,8 +124,8 @@ export class ComposeProjects {
     const settings = Object.fromEntries(Object.entries(app.settings).filter(([key]) => !fixed.has(key)));
     const unmoved = { ...app, manifest: current.manifest, settings };
     const { project } = await this.#planner.plan(unmoved, signal);
-    const { manifest, notes } = withCurrentPorts(unmoved, project.document);
-    return { manifest, notes: [...current.notes, ...notes] };
+    const found = withCurrentPorts(unmoved, project.document);
+    return { ...found, notes: [...current.notes, ...found.notes] };
   }
 
   /** {@link resolve} for a start: creates and holds the mount sources. The app's containers must not run. */

@@ -33,7 +33,8 @@ export function withCurrentPorts(
   const moved = movedSettings(fixed, lost, pairs);
   const file = manifest.runtime.kind === "compose" ? manifest.runtime.file : "";
   const unpublished = lost.filter(({ setting }) => !moved.has(setting));
-  const gone = usesHostNetwork(document) ? [] : unpublished;
+  const isOnHost = usesHostNetwork(document);
+  const gone = isOnHost ? [] : unpublished;
   const notes = [
     ...lost.flatMap(({ name, written, setting }) => {
       const number = moved.get(setting);
@@ -55,6 +56,7 @@ export function withCurrentPorts(
       ports: manifest.ports.filter(({ name }) => !removed.has(name)),
     },
     notes,
+    usesHostNetwork: isOnHost,
   };
 }
 
@@ -73,7 +75,7 @@ export function withDotenvPorts(
   { manifest, settings }: Pick<RunnableApp, "manifest" | "settings">,
   variables: ReadonlyMap<string, string>,
   values: ReadonlyMap<string, string>,
-): CurrentManifest {
+): Pick<CurrentManifest, "manifest" | "notes"> {
   const schemas = new Map(settingsOf(manifest));
   const moved = new Map(
     [...variables].flatMap(([key, variable]): [string, number][] => {
