@@ -9,7 +9,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 import { composeGenerations } from "../support/compose-generations.ts";
-import { startDaemon } from "../support/daemon.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { whyNoDocker } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
@@ -17,19 +17,25 @@ import { freePort, writeFiles } from "../support/packages.ts";
 
 const engineNow = sharedEngine();
 
+/** @param dirs where the daemon finds compose */
+function daemonWith(dirs: readonly string[]): Promise<TestDaemon> {
+  return startDaemon({ config: `${engineNow().config}\n[apps]\npath = ${JSON.stringify(dirs)}\n` });
+}
+
+async function buildPage(): Promise<void> {
+  await engineNow().images.build("svc/page:1", {
+    cmd: ["/bin/httpd", "-f", "-p", "80", "-h", "/www"],
+    files: { "www/index.html": "hello" },
+  });
+}
+
 for (const { name, dirs, missing } of composeGenerations) {
   (whyNoDocker === undefined && missing === "" ? test : test.skip)(
     `--port-auto, a clone and a restored copy move a fixed port that is in use: ${name}${needsDocker || missing}`,
     async (t) => {
       t.timeout(240_000);
-      const engine = engineNow();
-      await engine.images.build("svc/page:1", {
-        cmd: ["/bin/httpd", "-f", "-p", "80", "-h", "/www"],
-        files: { "www/index.html": "hello" },
-      });
-      await using daemon = await startDaemon({
-        config: `${engine.config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`,
-      });
+      await buildPage();
+      await using daemon = await daemonWith(dirs);
       const [apps, backups] = [daemon.client(AppService), daemon.client(BackupService)];
       const fixed = await freePort();
       const holder = createServer().listen(fixed, "127.0.0.1");
@@ -72,14 +78,8 @@ const [newest] = composeGenerations.filter(({ isClassic, missing }) => !isClassi
   `an upgrade follows the ports of an edited compose file, unless someone chose a number${needsDocker}`,
   async (t) => {
     t.timeout(240_000);
-    const engine = engineNow();
-    await engine.images.build("svc/page:1", {
-      cmd: ["/bin/httpd", "-f", "-p", "80", "-h", "/www"],
-      files: { "www/index.html": "hello" },
-    });
-    await using daemon = await startDaemon({
-      config: `${engine.config}\n[apps]\npath = ${JSON.stringify(newest?.dirs ?? [])}\n`,
-    });
+    await buildPage();
+    await using daemon = await daemonWith(newest?.dirs ?? []);
     const apps = daemon.client(AppService);
     const [first, edited, again, chosen, removed, added, other] = await Promise.all(
       Array.from({ length: 7 }, () => freePort()),
@@ -148,11 +148,8 @@ for (const { name, dirs, missing } of composeGenerations) {
     `an upgrade follows a port that was edited in .env, unless someone chose a number: ${name}${needsDocker || missing}`,
     async (t) => {
       t.timeout(240_000);
-      const engine = engineNow();
-      await engine.images.build("svc/idle:1", { cmd: ["/bin/sleep", "1000000"] });
-      await using daemon = await startDaemon({
-        config: `${engine.config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`,
-      });
+      await engineNow().images.build("svc/idle:1", { cmd: ["/bin/sleep", "1000000"] });
+      await using daemon = await daemonWith(dirs);
       const apps = daemon.client(AppService);
       const [first, edited, chosen] = await Promise.all(Array.from({ length: 3 }, () => freePort()));
       const spec = join(daemon.dir, "page");
@@ -190,11 +187,8 @@ for (const { name, dirs, missing } of composeGenerations) {
   `a clone with a service on the host's network says that its ports stay${needsDocker}`,
   async (t) => {
     t.timeout(120_000);
-    const engine = engineNow();
-    await engine.images.build("svc/idle:1", { cmd: ["/bin/sleep", "1000000"] });
-    await using daemon = await startDaemon({
-      config: `${engine.config}\n[apps]\npath = ${JSON.stringify(newest?.dirs ?? [])}\n`,
-    });
+    await engineNow().images.build("svc/idle:1", { cmd: ["/bin/sleep", "1000000"] });
+    await using daemon = await daemonWith(newest?.dirs ?? []);
     const spec = join(daemon.dir, "page");
     await writeFiles(spec, {
       "compose.yaml": `services: { web: { image: "svc/idle:1", network_mode: host } }\n`,

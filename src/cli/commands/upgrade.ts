@@ -114,7 +114,7 @@ async function upgrade(
   });
 }
 
-/** Every app except those from directories, which are not checked for updates. Notes each of those. */
+/** Every app except those from directories: svc does not check these for updates, and prints a note for each. */
 async function appsToUpgrade(context: CommandContext): Promise<readonly App[]> {
   const apps = await listAllApps(context);
   for (const { id, origin } of apps.filter(isFromDirectory))
