@@ -29,7 +29,7 @@ export class ChangeWatch implements Disposable {
     const entry = (): void => listener();
     if (this.#listeners.size === 0) this.#seen = this.#options.dataVersion();
     this.#listeners.add(entry);
-    this.#timer ??= setInterval(() => this.#poll(), pollMs).unref();
+    this.#timer ??= setInterval(() => this.notify(), pollMs).unref();
     return {
       [Symbol.dispose]: () => {
         this.#listeners.delete(entry);
@@ -38,16 +38,17 @@ export class ChangeWatch implements Disposable {
     };
   }
 
-  /** Notifies the listeners of a commit of this process. */
+  /**
+   * Notifies the listeners if something was committed since the last time. A poll can notice a commit of this process
+   * before its writer reports it.
+   */
   notify(): void {
     if (this.#listeners.size === 0) return;
-    this.#guard(() => (this.#seen = this.#options.dataVersion()));
-    for (const listener of [...this.#listeners]) this.#guard(listener);
-  }
-
-  #poll(): void {
     this.#guard(() => {
-      if (this.#options.dataVersion() !== this.#seen) this.notify();
+      const version = this.#options.dataVersion();
+      if (version === this.#seen) return;
+      this.#seen = version;
+      for (const listener of [...this.#listeners]) this.#guard(listener);
     });
   }
 

@@ -127,6 +127,26 @@ test.serial(
 );
 
 test.serial(
+  "a listener is notified once of a commit that a poll notices before the writer reports it",
+  async (t) => {
+    await using temporary = await temporaryStore();
+    const { store } = temporary;
+    await store.write([put("warm")]);
+    let heard = 0;
+    using _listener = store.onChange(() => heard++);
+    const writing = store.write([put("own")]);
+    await new Promise(setImmediate);
+    // Meanwhile the writer commits. Timers, and with them the poll, run before the writer's report is received.
+    const begun = performance.now();
+    while (performance.now() - begun < 600);
+    await writing;
+    t.is(heard, 1);
+    await sleep(300);
+    t.is(heard, 1);
+  },
+);
+
+test.serial(
   "a disposed listener is not notified, and a listener that throws does not stop the others",
   async (t) => {
     const warnings: string[] = [];
