@@ -9,7 +9,7 @@ import { formatBytes } from "../output/units.ts";
 import type { RunCommand } from "../run-command.ts";
 import { transfer, type TransferResult } from "./app-transfer.ts";
 import { identityHelp, readIdentity, type IdentityOption } from "./backup/archive-ref.ts";
-import { confirmLeftBehind, planTransfer, printPlan } from "./transfer-plan.ts";
+import { acceptOwner, confirmLeftBehind, planTransfer, printPlan } from "./transfer-plan.ts";
 
 export function addCopyCommand(parent: Command, run: RunCommand): void {
   parent
@@ -55,8 +55,9 @@ async function copy(
     return;
   }
   await confirmLeftBehind(context, plan);
-  const identity = await readIdentity(context, options);
   const accepted = acceptedBy(options);
+  await acceptOwner(to, plan, { from, accepted });
+  const identity = await readIdentity(context, options);
   const { owner, exists } = plan;
   const copied = await transfer({ from: context, to, id, owner, identity, accepted }, exists);
   await printCopied(context, copied, { id, name });

@@ -7,14 +7,14 @@ import { acceptedBy, acceptRestoredOptions, type AcceptOptions } from "../input/
 import { chooseNode, findNode } from "../nodes/choose-node.ts";
 import { MoveJournal, type Move } from "../nodes/move-journal.ts";
 import { localNode } from "../nodes/node-file.ts";
-import { confirmRemoval } from "../input/prompt.ts";
+import { confirmRemoval, isInteractive } from "../input/prompt.ts";
 import { formatBytes } from "../output/units.ts";
 import type { RunCommand } from "../run-command.ts";
 import { calls, type App } from "../client/calls.ts";
 import { removalOf } from "./app-remove.ts";
 import { AppMove, type Moved } from "./app-move-steps.ts";
 import { identityHelp, readIdentity, type IdentityOption } from "./backup/archive-ref.ts";
-import { confirmLeftBehind, planTransfer, printPlan } from "./transfer-plan.ts";
+import { acceptOwner, confirmLeftBehind, planTransfer, printPlan } from "./transfer-plan.ts";
 
 export function addMoveCommand(parent: Command, run: RunCommand): void {
   parent
@@ -61,6 +61,7 @@ async function move(context: CommandContext, given: string, options: MoveOptions
   }
   if (target === from) throw new UsageError(`${given} is already on ${from}; choose another node with --to`);
   const app = await context.call(calls.getApp, { id: given });
+  requireNamed(given, app.id, context);
   const { id, enabled } = app;
   const journal = new MoveJournal(context.host, context.options.socket ?? from, id);
   const unfinished = await journal.read();
@@ -93,6 +94,8 @@ async function move(context: CommandContext, given: string, options: MoveOptions
     );
     return;
   }
+  const accepted = acceptedBy(options);
+  if (!abort) await acceptOwner(to, app, { from, accepted });
   if (remove) {
     await confirmRemoval(context, removalOf([app], `, once it runs on ${name}`));
   }
@@ -102,7 +105,6 @@ async function move(context: CommandContext, given: string, options: MoveOptions
       : // Somebody may have started it here since.
         { ...unfinished, wasEnabled: unfinished.wasEnabled || enabled };
   const identity = await readIdentity(context, options);
-  const accepted = acceptedBy(options);
   const { owner, package_id: packageId } = app;
   const nodes = { from: context, to, owner, identity, accepted, fromName: from, packageId };
   const steps = new AppMove(nodes, journal, begun);
@@ -115,6 +117,12 @@ async function move(context: CommandContext, given: string, options: MoveOptions
     return;
   }
   await printMoved(context, await steps.run({ remove }), { id, from, name });
+}
+
+/** The source node must not choose which app is moved. At a terminal, `given` may be a prefix. */
+function requireNamed(given: string, id: string, { host }: CommandContext): void {
+  if (id === given || (isInteractive(host) && id.startsWith(given))) return;
+  throw new SvcError("not_possible", `the source node returned app "${id}" instead of "${given}"`);
 }
 
 const emptyMove = { step: "copying", arrived: undefined, base: undefined } as const;

@@ -1,7 +1,9 @@
 /** Checks whether an app can be transferred to another node. */
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
+import { acceptingLicenses, type Accepted } from "../input/accept-license.ts";
 import { confirmRemoval } from "../input/prompt.ts";
+import { localNode } from "../nodes/node-file.ts";
 import { ifFound } from "../output/failure.ts";
 import { formatBytes } from "../output/units.ts";
 import { calls, type App } from "../client/calls.ts";
@@ -61,6 +63,27 @@ export async function confirmLeftBehind(context: CommandContext, plan: TransferP
   if (loss === "") return;
   if (context.options.yes === true) context.note(`warning: ${loss}`);
   else await confirmRemoval(context, { question: `${loss}. Continue?`, loss });
+}
+
+/**
+ * Requires consent before an app of another user arrives from another node: that node chooses the user, and
+ * what runs as the user. Target nodes ask themselves for apps of root.
+ * @param from name of the source node
+ */
+export async function acceptOwner(
+  to: CommandContext,
+  { id, owner }: Pick<App, "id" | "owner">,
+  { from, accepted }: { readonly from: string; readonly accepted: Accepted },
+): Promise<void> {
+  if (from === localNode || owner === 0) return;
+  const { caller } = await to.call(calls.getStatus, {});
+  if (caller?.uid === owner) return;
+  const permission = `The app will run as uid ${owner}, a user that ${from} chose.`;
+  await acceptingLicenses(to, id, accepted, ({ permissionsAck }) => {
+    if (permissionsAck) return Promise.resolve();
+    const payload = { permissions: [permission] };
+    throw new SvcError("license_required", `${id} needs consent: ${permission}`, { payload });
+  });
 }
 
 function leftBehindText({ id, left_behind: left }: TransferPlan): string {
