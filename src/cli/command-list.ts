@@ -106,7 +106,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
     },
     remove: {
       summary: "stop apps and remove them with all their data (asks for confirmation; skip with --yes)",
-      args: "<id...>",
+      args: "[id...]",
       aliases: ["rm", "uninstall"],
       load: async () => (await import("./commands/app-remove.ts")).addRemoveCommand,
     },

@@ -62,17 +62,27 @@ export interface AllOption {
   readonly all?: boolean;
 }
 
-/** The apps of a command that takes several IDs or `--all`. @throws UsageError unless the line has either IDs or `--all` */
-export async function chosenIds(
+/** For a command that takes several IDs or `--all`. @throws UsageError unless the line has either IDs or `--all` */
+export async function requireChoice(
   context: CommandContext,
   named: readonly string[],
   { all = false }: AllOption,
-): Promise<readonly string[]> {
+): Promise<void> {
   if (all === named.length > 0) throw new UsageError("name the apps, or pass --all");
   if (named.includes("all") && (await ifFound(context.call(calls.getApp, { id: "all" }))) === undefined)
     throw new UsageError('no app "all"; for every app, pass --all');
-  if (!all) return named;
+}
+
+/** The apps of such a command. @throws as {@link requireChoice} */
+export async function chosenIds(
+  context: CommandContext,
+  named: readonly string[],
+  options: AllOption,
+): Promise<readonly string[]> {
+  await requireChoice(context, named, options);
+  if (options.all !== true) return named;
   const ids: string[] = [];
   for await (const { apps } of pagesOf(context, calls.listApps, {})) ids.push(...apps.map(({ id }) => id));
+  if (ids.length === 0 && !context.json) context.note("No apps are installed.");
   return ids;
 }

@@ -208,7 +208,8 @@ function explainUsage(command: Command, host: CliHost): void {
 }
 
 function usedCommand(command: Command): UsedCommand {
-  return { name: command.name(), args: command.registeredArguments.map(usedArgument) };
+  const line = lineOf(command).replace(/^svc (?:app )?/, "");
+  return { line, args: command.registeredArguments.map(usedArgument) };
 }
 
 function usedArgument(argument: Argument): UsedArgument {

@@ -16,6 +16,8 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
   compose: ["install ./compose.yaml", "stacks"],
   config: ["settings ID", "status"],
   console: ["app attach ID"],
+  container: ["ls", "docker ps"],
+  containers: ["ls", "docker ps"],
   copy: ["clone ID", "app copy ID"],
   create: ["install", "backup create"],
   cron: ["schedule"],
@@ -45,6 +47,7 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
   gh: ["help cheat-sheet"],
   health: ["info"],
   history: ["events", "operations ls"],
+  image: ["docker images", "app image ID"],
   "is-active": ["info"],
   "is-enabled": ["info"],
   job: ["schedule"],
@@ -63,6 +66,7 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
   migrate: ["app move"],
   monit: ["stats --watch"],
   mount: ["backup browse"],
+  network: ["docker networks"],
   pause: ["stop", "docker pause"],
   ping: ["status"],
   pm2: ["help cheat-sheet"],
@@ -112,20 +116,23 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
   users: ["status"],
   versions: ["outdated", "upgrade ID --version TAG"],
   view: ["info"],
-  volume: ["file", "disk"],
+  volume: ["docker volumes", "file", "disk"],
   whoami: ["status"],
 };
 
 /** The same after the name of a group. The suggestion is the first of these commands that the group has. */
 const otherNamesInGroups: Readonly<Record<string, readonly string[]>> = {
   add: ["issue"],
+  container: ["ps"],
   create: ["add", "issue"],
   delete: ["remove", "rm"],
   forget: ["rm"],
   history: ["runs", "ls"],
+  image: ["images"],
   log: ["runs JOB --output", "logs"],
   logs: ["runs JOB --output"],
   remove: ["unset"],
+  network: ["networks"],
   new: ["add", "issue"],
   pause: ["disable"],
   replace: ["add TRIGGER ACTION --id ID --replace"],
@@ -137,6 +144,7 @@ const otherNamesInGroups: Readonly<Record<string, readonly string[]>> = {
   snapshots: ["ls"],
   unpause: ["enable"],
   update: ["edit"],
+  volume: ["volumes"],
 };
 
 /** Groups in which people type the commands of other tools. */

@@ -1,4 +1,4 @@
-/** Waits until an app is up, for `start`, `restart` and `install --start`. */
+/** Starts and stops apps: shows what they wait for, and waits until an app is up. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { CommandContext } from "./context.ts";
 import { followProgress, progressLine } from "./output/follow-progress.ts";
@@ -16,7 +16,7 @@ export const waitOption = [
 ] as const;
 export const noWaitOption = ["--no-wait", "do not wait for the health check"] as const;
 
-/** Milliseconds between reads of what a start waits for; the daemon updates it as often. */
+/** Milliseconds between reads of what an app waits for; the daemon updates it as often. */
 const readEveryMs = 1_000;
 
 /** Starts an app, shows what the start waits for, and then waits as {@link waitUntilUp} does. */
@@ -26,24 +26,32 @@ export async function startAndWait(
   call: typeof calls.startApp | typeof calls.restartApp,
   options: WaitOptions,
 ): Promise<App> {
-  return waitUntilUp(context, await start(context, id, call), options);
+  const verb = call === calls.restartApp ? "restart" : "start";
+  return waitUntilUp(context, await showingWaits(context, verb, id, call), options);
 }
 
-async function start(
+/** Stops an app, and shows that it is still stopping. */
+export function stopAndWait(context: CommandContext, id: string): Promise<App> {
+  return showingWaits(context, "stop", id, calls.stopApp);
+}
+
+/** @param verb begins the line of progress */
+async function showingWaits(
   context: CommandContext,
+  verb: string,
   id: string,
-  call: typeof calls.startApp | typeof calls.restartApp,
+  call: typeof calls.startApp,
 ): Promise<App> {
-  const started = context.call(call, { id });
-  if (context.json) return started;
-  using line = progressLine(context, `start ${id}`);
+  const called = context.call(call, { id });
+  if (context.json) return called;
+  using line = progressLine(context, `${verb} ${id}`);
   const ended = new AbortController();
-  // A failure of the start is reported by its own call.
+  // A failure is reported by the call itself.
   void showAwaited(context, id, line, ended.signal).catch(() => undefined);
-  return await started.finally(() => ended.abort());
+  return await called.finally(() => ended.abort());
 }
 
-/** Shows what a start waits for, such as a service of a compose project, until the signal aborts. */
+/** Shows what an app waits for, such as a service of a compose project, until the signal aborts. */
 async function showAwaited(
   context: CommandContext,
   id: string,
@@ -53,8 +61,9 @@ async function showAwaited(
   for (;;) {
     await sleep(readEveryMs, undefined, { signal });
     const app = await context.call(calls.getApp, { id }).catch(() => undefined);
-    if (!signal.aborted && app?.waits_for !== undefined)
-      line.update({ step: "wait", message: `Waiting for ${app.waits_for}` });
+    if (signal.aborted || app === undefined) continue;
+    if (app.waits_for !== undefined) line.update({ step: "wait", message: `Waiting for ${app.waits_for}` });
+    else if (app.operation?.phase === "stop") line.update({ step: "stop", message: "" });
   }
 }
 

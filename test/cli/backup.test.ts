@@ -84,7 +84,7 @@ async function startFake(): Promise<Fake> {
         ? { errors: [{ storage, error: "the S3 server did not respond in time" }] }
         : { backups: [...(listed[appId] ?? [archive])] },
     getBackup: () => ({ archive }),
-    deleteBackup: () => ({ name }),
+    deleteBackup: ({ name: deleted }) => ({ name: deleted }),
     browseBackup: () => ({ entries: [{ path: "data", type: "directory", mode: "0755" }] }),
     createBackupStream: (request) => {
       created.push(request);
@@ -388,6 +388,15 @@ test("the start of a name is enough to open an archive, but not to delete it", a
     stderr: 'svc: name: "202" is the start of 2 backups of "hello": type more of it\n',
   });
   t.is((await fake.svc(["rm", "hello", "20260102", "--yes"])).exitCode, 3);
+});
+
+test("several archives are deleted after one question", async (t) => {
+  await using fake = await startFake();
+  const names = [...theirs.slice(0, 1), archive].map((each) => each.name);
+  const asked = await fake.svc(["rm", "hello", ...names]);
+  t.like(asked, { exitCode: 2, stderr: "svc: deleting archives cannot be undone; pass --yes to confirm\n" });
+  const deleted = await fake.svc(["rm", "hello", ...names, "--yes"]);
+  t.like(deleted, { exitCode: 0, stdout: names.map((each) => `Deleted ${each}\n`).join("") });
 });
 
 test("the names of archives are whole in a terminal of 80 columns", async (t) => {

@@ -8,7 +8,12 @@ import { text } from "node:stream/consumers";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import test from "ava";
-import { AppBackupsSchema, AppOriginSchema, AppPortSchema } from "../../gen/svc/v1/app_pb.ts";
+import {
+  AppBackupsSchema,
+  AppOperationSchema,
+  AppOriginSchema,
+  AppPortSchema,
+} from "../../gen/svc/v1/app_pb.ts";
 import { describeFailure } from "../../src/cli/output/failure.ts";
 import { SvcError } from "../../src/errors.ts";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
@@ -136,12 +141,8 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /--service needs exactly one app/,
   },
-  {
-    args: ["logs", "shop/worker"],
-    exitCode: 2,
-    stderr: /^svc: for one service: svc logs shop --service worker\n/,
-  },
   { args: ["stop", "all"], exitCode: 2, stderr: /^svc: no app "all"; for every app, pass --all\n/ },
+  { args: ["upgrade", "all"], exitCode: 2, stderr: /^svc: no app "all"; for every app, pass --all\n/ },
   { args: ["info", "all"], exitCode: 3, stderr: /^svc: no app "all"; for every app: \$\(svc ls -q\)\n$/ },
   { args: ["stauts"], exitCode: 2, stderr: /Did you mean: svc status\n$/ },
   { args: ["ls", "--format", "json"], stdout: /^\{\s*"apps": \[/ },
@@ -577,6 +578,12 @@ const cases: CommandCase[] = [
   { args: ["port", "x", "9000"], exitCode: 2, stderr: /svc ports ID, or svc settings set ID port=PORT\n$/ },
   { args: ["share", "x"], exitCode: 2, stderr: /: svc help reach-it-from-another-computer\n$/ },
   { args: ["versions", "x"], exitCode: 2, stderr: /: svc outdated, or svc upgrade ID --version TAG\n$/ },
+  { args: ["network"], exitCode: 2, stderr: /\nDid you mean: svc docker networks\n$/ },
+  { args: ["container", "ls"], exitCode: 2, stderr: /\nDid you mean: svc ls, or svc docker ps\n$/ },
+  { args: ["image", "ls"], exitCode: 2, stderr: /mean: svc docker images, or svc app image ID\n$/ },
+  { args: ["volume"], exitCode: 2, stderr: /mean: svc docker volumes, or svc file, or svc disk\n$/ },
+  { args: ["docker", "volume", "ls"], exitCode: 2, stderr: /mean: svc docker volumes\n$/ },
+  { args: ["docker", "container", "ls"], exitCode: 2, stderr: /mean: svc docker ps\n$/ },
   { args: ["images"], exitCode: 2, stderr: /\nDid you mean: svc docker images\n$/ },
   {
     args: ["rm", "idle", "--yes"],
@@ -616,6 +623,21 @@ const cases: CommandCase[] = [
   { args: ["schedule", "delete", "x"], exitCode: 2, stderr: /\nDid you mean: svc schedule remove\n$/ },
   { args: ["schedule", "logs", "x"], exitCode: 2, stderr: /mean: svc schedule runs JOB --output\n$/ },
   { args: ["ls", "hello"], exitCode: 2, stderr: /expected none, got hello; for one app: svc info hello\n/ },
+  {
+    args: ["file", "ls", "hello", "data"],
+    exitCode: 2,
+    stderr: /expected <path>, got hello, data; for a path in an app: svc file ls hello:data\n/,
+  },
+  {
+    args: ["file", "ls", "hello"],
+    exitCode: 2,
+    stderr: /^svc: "hello" is neither an absolute path nor APP:PATH; for the directory of an app: hello:\n/,
+  },
+  {
+    args: ["backup", "ls", "hello", "latest"],
+    exitCode: 2,
+    stderr: /expected \[id\], got hello, latest; for one archive: svc backup show hello latest\n/,
+  },
   {
     args: ["clone", "hello", "two"],
     exitCode: 2,
@@ -722,7 +744,7 @@ const cases: CommandCase[] = [
     [
       [["stop", "-t", "10", "hello"], "-t; the package sets the time until the app is killed"],
       [["restart", "--time", "10", "hello"], "--time; the package sets the time until"],
-      [["restart", "hello", "--service", "web"], "--service; svc restarts all services of an app together"],
+      [["restart", "hello", "--service", "web"], "--service; services of an app restart together"],
       [["start", "--now", "hello"], "--now; svc start also starts the app at boot"],
       [["start", "-d", "hello"], "-d; apps always run in the background"],
       [["logs", "-u", "hello"], "-u; name the app without an option: svc logs ID"],
@@ -730,6 +752,9 @@ const cases: CommandCase[] = [
       [["install", "-d", "web"], "-d; apps always run in the background; start the app"],
       [["install", "-v", "a:b", "web"], "-v; the package sets the volumes"],
       [["inspect", "-f", "{{.id}}", "hello"], "-f; choose the fields with --format"],
+      [["schedule", "add", "--name", "x"], "--name; choose the ID of the job with --id"],
+      [["backup", "rm", "x", "--all"], "--all; to delete all archives of an app: svc backup rm ID "],
+      [["docker", "stop", "-t", "9", "x"], "-t\\n"],
       [["stats", "-a"], "-a; stopped apps use neither"],
     ] as const
   ).map(([args, words]) => ({ args, exitCode: 2, stderr: new RegExp(`^svc: unknown option ${words}`) })),
@@ -824,6 +849,58 @@ for (const expected of cases) {
     checkRun(t, run, expected);
   });
 }
+
+const project = appOf({ id: "shop", runtime: "compose", state: "RUNNING" });
+
+for (const words of [["shop", "worker"], ["shop/worker"]]) {
+  test(`svc logs ${words.join(" ")} shows the log of the service`, async (t) => {
+    await using daemon = await startFakeDaemon([project]);
+    const run = await runSvc(["logs", ...words, "--socket", daemon.socketPath]);
+    checkRun(t, run, { args: [], stdout: /\ntwo of worker\n$/ });
+  });
+
+  test(`svc restart ${words.join(" ")} says how to restart the app, and restarts nothing`, async (t) => {
+    await using daemon = await startFakeDaemon([project]);
+    const run = await runSvc(["restart", ...words, "--socket", daemon.socketPath]);
+    const stderr =
+      /^svc: "worker" is a service of shop; services of an app restart together: svc restart shop\n$/;
+    checkRun(t, run, { args: [], exitCode: 2, stdout: /^$/, stderr });
+    t.false(daemon.requests.some(({ url }) => url.endsWith("/restart")));
+  });
+}
+
+test("a second word that is neither an app nor a service is an unknown app", async (t) => {
+  await using daemon = await startFakeDaemon([project, appOf({ id: "hello" })]);
+  for (const app of ["shop", "hello"]) {
+    const run = await runSvc(["logs", app, "wrker", "--socket", daemon.socketPath]);
+    checkRun(t, run, { args: [], exitCode: 3, stderr: /^svc: no app "wrker"; / });
+  }
+});
+
+test("a stop that takes seconds shows that the app is stopping", async (t) => {
+  const operation = create(AppOperationSchema, { kind: "stop", phase: "stop" });
+  await using daemon = await startFakeDaemon([appOf({ id: "heavy", operation })]);
+  const run = await runSvc(["stop", "heavy", "--socket", daemon.socketPath]);
+  checkRun(t, run, { args: [], stdout: /^heavy is STOPPED\n$/, stderr: /^stop heavy: Stopping\n$/ });
+});
+
+for (const command of ["start", "stop", "restart", "rm", "upgrade"]) {
+  test(`svc ${command} --all says that no apps are installed`, async (t) => {
+    await using daemon = await startFakeDaemon([]);
+    const run = await runSvc([command, "--all", "--socket", daemon.socketPath]);
+    checkRun(t, run, { args: [], stdout: /^$/, stderr: /^No apps are installed\.\n$/ });
+  });
+}
+
+test("svc rm --all asks about every app, and removes them with --yes", async (t) => {
+  await using daemon = await startFakeDaemon([appOf({ id: "one" }), appOf({ id: "two" })]);
+  const svc = (...args: string[]) => runSvc(["rm", "--all", ...args, "--socket", daemon.socketPath]);
+  const stderr = /^svc: this deletes one, two with all data; pass --yes to confirm\n$/;
+  checkRun(t, await svc(), { args: [], exitCode: 2, stdout: /^$/, stderr });
+  const removed = { stdout: /^Removed one .*\nRemoved two .*\n$/, stderr: /archive of one/ };
+  checkRun(t, await svc("--yes"), { args: [], ...removed });
+  checkRun(t, await svc("one"), { args: [], exitCode: 2, stderr: /^svc: name the apps, or pass --all\n$/ });
+});
 
 test("the last backup of an app and overdue backups are shown", async (t) => {
   const lastBackupAt = timestampFromDate(new Date("2026-01-01T22:00:00Z"));

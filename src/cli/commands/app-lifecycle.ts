@@ -1,7 +1,9 @@
 /** `svc start|stop|restart|cancel`. */
 import type { Command } from "commander";
-import { startAndWait, noWaitOption, waitOption, type WaitOptions } from "../wait-until-up.ts";
+import { startAndWait, stopAndWait, noWaitOption, waitOption, type WaitOptions } from "../wait-until-up.ts";
 import { chosenIds, type AllOption, forEachName } from "../for-each.ts";
+import { namedService } from "../named-service.ts";
+import { UsageError } from "../output/failure.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { whereText } from "../app-url.ts";
@@ -29,7 +31,7 @@ export function addLifecycleCommands(parent: Command, run: RunCommand): void {
       .addHelpText("after", filesHelp)
       .action(
         run(async (context, ids: string[], options: WaitOptions & AllOption) =>
-          startApps(context, await chosenIds(context, ids, options), call, options),
+          startApps(context, await wholeApps(context, name, ids, options), call, options),
         ),
       );
   }
@@ -40,7 +42,7 @@ export function addLifecycleCommands(parent: Command, run: RunCommand): void {
     .option("--all", "stop every app")
     .action(
       run(async (context, ids: string[], options: AllOption) =>
-        stopApps(context, await chosenIds(context, ids, options)),
+        stopApps(context, await wholeApps(context, "stop", ids, options)),
       ),
     );
 }
@@ -62,6 +64,21 @@ export function addCancelCommand(parent: Command, run: RunCommand): void {
     );
 }
 
+/** @throws UsageError if the line names a service of a compose project */
+async function wholeApps(
+  context: CommandContext,
+  command: string,
+  named: readonly string[],
+  options: AllOption,
+): Promise<readonly string[]> {
+  const ids = await chosenIds(context, named, options);
+  const part = options.all === true ? undefined : await namedService(context, named);
+  if (part === undefined) return ids;
+  throw new UsageError(
+    `"${part.service}" is a service of ${part.app}; services of an app ${command} together: svc ${command} ${part.app}`,
+  );
+}
+
 /** @param call starts one app */
 function startApps(
   context: CommandContext,
@@ -73,7 +90,7 @@ function startApps(
 }
 
 function stopApps(context: CommandContext, ids: readonly string[]): Promise<void> {
-  return forEach(context, ids, (id) => context.call(calls.stopApp, { id }));
+  return forEach(context, ids, (id) => stopAndWait(context, id));
 }
 
 function forEach(

@@ -3,7 +3,7 @@ import { Option, type Command } from "commander";
 import { notFound } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
-import { forEachName } from "../for-each.ts";
+import { type AllOption, chosenIds, forEachName } from "../for-each.ts";
 import { UsageError } from "../output/failure.ts";
 import type { RunCommand } from "../run-command.ts";
 import { confirmRemoval, type Removal } from "../input/prompt.ts";
@@ -11,7 +11,7 @@ import { adoptedText } from "../output/app-table.ts";
 import { formatBytes } from "../output/units.ts";
 import { calls, type App } from "../client/calls.ts";
 
-interface RemoveOptions {
+interface RemoveOptions extends AllOption {
   readonly dryRun?: boolean;
   readonly force?: boolean;
 }
@@ -21,24 +21,27 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
     .command("remove")
     .aliases(["rm", "uninstall"])
     .description("stop apps and remove them with all their data (asks for confirmation; skip with --yes)")
-    .argument("<id...>", "the apps")
+    .argument("[id...]", "the apps")
+    .option("--all", "remove every app")
     .option("--dry-run", "show what would be removed, and change nothing")
     // Docker users type it, but docker rm --force keeps volumes, so it must not skip the question here.
     .addOption(new Option("-f, --force", "is rejected with advice").hideHelp())
     .addHelpText("after", examples("svc rm hello --dry-run", "svc rm hello blog --yes"))
     .action(
-      run((context, ids: string[], { dryRun = false, force = false }: RemoveOptions) => {
+      run(async (context, named: string[], { dryRun = false, force = false, all = false }: RemoveOptions) => {
         if (force)
           throw new UsageError(
             "--force is not an option: removal deletes all data; to skip the question, pass --yes",
           );
+        const ids = await chosenIds(context, named, { all });
         return dryRun ? showPlan(context, ids) : remove(context, ids);
       }),
     );
 }
 
 async function remove(context: CommandContext, ids: readonly string[]): Promise<void> {
-  if (context.options.yes !== true) await confirmRemoval(context, removalOf(await appsOf(context, ids)));
+  if (ids.length > 0 && context.options.yes !== true)
+    await confirmRemoval(context, removalOf(await appsOf(context, ids)));
   await forEachName(context, ids, {
     call: async (id) => {
       const removed = await context.call(calls.removeApp, { id });

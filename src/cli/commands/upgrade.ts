@@ -4,7 +4,7 @@ import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../input/acce
 import type { CommandContext } from "../context.ts";
 import { detach, detachOption, type DetachOption } from "../detach.ts";
 import { examples } from "../examples.ts";
-import { forEachName, oneByOne } from "../for-each.ts";
+import { forEachName, oneByOne, requireChoice } from "../for-each.ts";
 import { AdvisedError, asSvcError, UsageError } from "../output/failure.ts";
 import { followProgress } from "../output/follow-progress.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -64,7 +64,7 @@ async function upgrade(
 ): Promise<void> {
   const all = options.all === true;
   const version = options.version ?? options.tag ?? "";
-  if (all === named.length > 0) throw new UsageError("name the apps to upgrade, or pass --all");
+  await requireChoice(context, named, options);
   if (all && version !== "") throw new UsageError("--version goes with one app, not with --all");
   const [first = "", ...others] = named;
   const versionTyped = others.find((word) => /^v?\d+(?:\.\d+)*$/.test(word));
@@ -117,6 +117,7 @@ async function upgrade(
 /** Every app except those from directories: svc does not check these for updates, and prints a note for each. */
 async function appsToUpgrade(context: CommandContext): Promise<readonly App[]> {
   const apps = await listAllApps(context);
+  if (apps.length === 0 && !context.json) context.note("No apps are installed.");
   for (const { id, origin } of apps.filter(isFromDirectory))
     context.note(`${id}: from ${origin?.url ?? ""}, not checked; to install it again: svc upgrade ${id}`);
   return apps.filter((app) => !isFromDirectory(app));

@@ -2,6 +2,7 @@
 import type { CommandContext } from "../context.ts";
 import type { Color } from "../output/color.ts";
 import { escapeCell } from "../output/escape.ts";
+import { namedService } from "../named-service.ts";
 import { UsageError } from "../output/failure.ts";
 import { lineText, readLogs, showLogs, withoutTime, type LogSource, type LogsOptions } from "./logs.ts";
 import { calls } from "../client/calls.ts";
@@ -13,8 +14,8 @@ export async function showAppLogs(
   { service = "", ...options }: AppLogsOptions,
 ): Promise<void> {
   const [id = ""] = ids;
-  const [, app = "", part] = /^([^/]+)\/([^/]+)$/.exec(id) ?? [];
-  if (part !== undefined) throw new UsageError(`for one service: svc logs ${app} --service ${part}`);
+  const named = service === "" ? await namedService(context, ids) : undefined;
+  if (named !== undefined) return showLogs(context, options, sourceOf(context, named.app, named.service));
   if (ids.length === 1) return showLogs(context, options, sourceOf(context, id, service));
   if (service !== "") throw new UsageError("--service needs exactly one app");
   const prefixes = prefixesOf(context, ids);

@@ -30,7 +30,11 @@ const forms: readonly (readonly [RegExp, string])[] = [
 const stopTime =
   "the package sets the time until the app is killed: grace of stop in svc.yaml, or stop_grace_period in a compose file";
 
-/** Options and surplus arguments that people know from other tools, each with its equivalent in svc. */
+const saveElsewhere = "to save files elsewhere: svc backup get, or svc backup download";
+const restorePaths = "to restore only some paths: --paths PATH";
+const restoreOptions = { "--to": saveElsewhere, "--file": restorePaths, "--path": restorePaths };
+
+/** Options that people know from other tools, each with its equivalent in svc; by the line of the command. */
 const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   exec: { "-u": "the command runs as the owner of the app", "-w": "it starts in the directory of the app" },
   info: { "-f": "choose the fields with --format '{{.id}} {{.state}}'" },
@@ -46,13 +50,18 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
     "--env": "change a setting with --set KEY=VALUE",
     "-e": "change a setting with --set KEY=VALUE",
   },
-  add: {
+  "schedule add": {
     "--cron": "the trigger is the first argument, in quotes: svc schedule add '0 3 * * *' ACTION",
+    "--name": "choose the ID of the job with --id",
+  },
+  "backup storage add": {
     "--secret-key": "pass --secret-key-file FILE, or - for stdin; arguments are visible to other users",
+    "--name": "the name is the first argument: svc backup storage add NAME",
   },
   backup: { "--all": "back up every app with: svc backup create --all" },
   clone: { "--start": "the copy is stopped; start it with svc start" },
-  create: { "--to": "choose the storage with --storage NAME" },
+  "backup rm": { "--all": "to delete all archives of an app: svc backup rm ID $(svc backup ls ID -q)" },
+  "backup create": { "--to": "choose the storage with --storage NAME" },
   logs: {
     "--lines": "choose the number of lines with -n",
     "-u": "name the app without an option: svc logs ID",
@@ -65,15 +74,12 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
     "--volumes": "svc rm also removes the volumes of the app",
   },
   restart: {
-    "--service": "svc restarts all services of an app together: svc restart ID",
+    "--service": "services of an app restart together: svc restart ID",
     "-t": stopTime,
     "--time": stopTime,
   },
-  restore: {
-    "--to": "to save files elsewhere: svc backup get, or svc backup download",
-    "--file": "to restore only some paths: --paths PATH",
-    "--path": "to restore only some paths: --paths PATH",
-  },
+  restore: restoreOptions,
+  "backup restore": restoreOptions,
   upgrade: { "--rollback": "to go back: --version OLD" },
   web: { "--port": "set the port with [api] listen in the configuration" },
   start: {
@@ -85,23 +91,41 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
   stop: { "--now": "svc stop also keeps the app stopped at boot", "-t": stopTime, "--time": stopTime },
 };
 
-const excess: Readonly<Record<string, (words: readonly string[]) => string | undefined>> = {
+type ExcessAdvice = (words: readonly string[]) => string | undefined;
+
+const restoreExcess: ExcessAdvice = ([, , name]) => {
+  if (name === undefined) return undefined;
+  return name.includes("/")
+    ? `to restore only this path: --paths ${name}`
+    : `name a new app with --as-new --name ${name}`;
+};
+
+const fileExcess =
+  (command: string): ExcessAdvice =>
+  ([id = "", path = ""]) =>
+    /^[\w-]+$/.test(id)
+      ? `for a path in an app: svc file ${command} ${shellWord(`${id}:${path}`)}`
+      : undefined;
+
+/** What to type instead of surplus arguments, by the line of the command. */
+const excess: Readonly<Record<string, ExcessAdvice>> = {
   ls: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc info ${word}` : undefined),
   top: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc stats ${word}` : undefined),
   clone: ([, name]) => (name === undefined ? undefined : `name the copy with --name ${name}`),
-  restore: ([, , name]) => {
-    if (name === undefined) return undefined;
-    return name.includes("/")
-      ? `to restore only this path: --paths ${name}`
-      : `name a new app with --as-new --name ${name}`;
-  },
+  restore: restoreExcess,
+  "backup restore": restoreExcess,
+  "backup ls": ([id = "", archive = ""]) =>
+    `for one archive: svc backup show ${shellWord(id)} ${shellWord(archive)}`,
+  ...Object.fromEntries(
+    ["ls", "stat", "cat", "du", "tail"].map((name) => [`file ${name}`, fileExcess(name)]),
+  ),
   daemon: ([word = ""]) => {
     if (word === "status") return "for its state: svc status";
     return /^(start|stop|restart|enable|disable)$/.test(word)
       ? `svc daemon runs it in the foreground; for the system service: sudo systemctl ${word} svc; for your own: systemctl --user ${word} svc`
       : undefined;
   },
-  add: (words) => {
+  "schedule add": (words) => {
     const [minute = "", hour = "", id] = words;
     if (words.length > 2 && minute.includes(" ") && !hour.startsWith("backup"))
       return `to run a command: svc schedule add ${shellWord(minute)} shell --command ${shellWord(words.slice(1).join(" "))}`;
@@ -114,7 +138,8 @@ const excess: Readonly<Record<string, (words: readonly string[]) => string | und
 
 /** The command whose usage is wrong. */
 export interface UsedCommand {
-  readonly name: string;
+  /** Without `svc`, and without `app`: `svc app logs` and `svc logs` are the same command. */
+  readonly line: string;
   readonly args: readonly UsedArgument[];
 }
 
@@ -139,9 +164,9 @@ export function usageMessage(text: string, command?: UsedCommand): string {
   );
 }
 
-function knownMistake(message: string, { name, args }: UsedCommand): string | undefined {
+function knownMistake(message: string, { line, args }: UsedCommand): string | undefined {
   const [, option = ""] = /^unknown option '(.*?)'/.exec(message) ?? [];
-  const instead = otherOptions[name]?.[option];
+  const instead = otherOptions[line]?.[option];
   if (instead !== undefined) return `unknown option ${option}; ${instead}`;
   const [, action = ""] =
     /^command-argument value '(.* .*)' is invalid for argument 'action'/s.exec(message) ?? [];
@@ -152,7 +177,7 @@ function knownMistake(message: string, { name, args }: UsedCommand): string | un
   if (argument !== undefined) return `missing argument <${argument.name}>: ${meaningOf(argument)}`;
   const [, words] = /^too many arguments.*? but got \d+: (.*)\.\n?$/s.exec(message) ?? [];
   if (words === undefined) return undefined;
-  const advice = excess[name]?.(words.split(", "));
+  const advice = excess[line]?.(words.split(", "));
   if (args.length === 0 && advice === undefined) return undefined;
   const expected = args.length === 0 ? "none" : args.map(({ form }) => form).join(" ");
   return `too many arguments: expected ${expected}, got ${words}${advice === undefined ? "" : `; ${advice}`}`;

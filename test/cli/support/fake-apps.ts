@@ -16,6 +16,8 @@ export function fakeApps(
     if (app === undefined) throw notFound("app", id);
     return app;
   };
+  let reads = 0;
+  let endSlowStop = (): void => undefined;
   return {
     listApps: (request) => {
       // At most two pages.
@@ -23,7 +25,11 @@ export function fakeApps(
         ? { apps: apps.slice(0, appsPerPage), nextPageToken: String(appsPerPage) }
         : { apps: apps.slice(Number(request.pageToken)), nextPageToken: "" };
     },
-    getApp: ({ id }) => find(id),
+    getApp: ({ id }) => {
+      reads += 1;
+      if (reads > 1) endSlowStop();
+      return find(id);
+    },
     listUpdates: () => ({
       updates: apps.map(({ id, version }) => ({
         ...{ id, version },
@@ -53,17 +59,21 @@ export function fakeApps(
       if (id === "busy") {
         throw new SvcError("app_busy", `app "${id}" is being copied; try again when that has ended`);
       }
+      if (id === "heavy") return new Promise((resolve) => (endSlowStop = () => resolve(find(id))));
       if (id === "slow") return new Promise(() => undefined);
       return find(id);
     },
     removeApp: ({ id }) => ({ id: find(id).id, freedBytes: 3n * 1024n ** 3n }),
     getAppDisk: ({ id }) => ({ id: find(id).id, dataBytes: 1024n, totalBytes: 2048n, removableBytes: 2048n }),
-    getAppLogs: ({ id, tail, timestamps }) => {
+    getAppImage: ({ id }) => ({
+      services: find(id).runtime === "compose" ? [{ service: "web" }, { service: "worker" }] : [],
+    }),
+    getAppLogs: ({ id, service, tail, timestamps }) => {
       const offsetSec = id === "idle" ? 1 : 0;
       return {
         lines: [
           { stream: "stdout", text: `one of ${tail ?? 100} \x1b]0;title\x07` },
-          { stream: "stderr", text: `two of ${find(id).id}` },
+          { stream: "stderr", text: `two of ${service || find(id).id}` },
           ...(id === "colorful" ? [{ stream: "stdout", text: "\x1b[1;31mred\x1b[2J" }] : []),
         ].map((line, at) => ({
           ...line,

@@ -29,19 +29,28 @@ export async function readIdentity(context: CommandContext, { identity }: Identi
 
 export const latest = "latest";
 
-/** Adds a command about one archive. */
+interface ArchiveCommandOptions {
+  /** The description of the app's argument. */
+  readonly app?: string | undefined;
+  /** Whether the name of the archive must be complete. */
+  readonly isExact?: boolean;
+  /** The argument of the archive, as help shows it. */
+  readonly argument?: string;
+}
+
+/** Adds a command about archives of an app. */
 export function archiveCommand(
   parent: Command,
   name: string,
   description: string,
-  { app = "the app", isExact = false }: { app?: string | undefined; isExact?: boolean } = {},
+  { app = "the app", isExact = false, argument = "<archive>" }: ArchiveCommandOptions = {},
 ): Command {
   const prefix = isExact ? "" : ", or the start of its name";
   return parent
     .command(name)
     .description(description)
     .argument("<id>", app)
-    .argument("<archive>", `an archive as svc backup ls shows it${prefix}, or ${latest}`)
+    .argument(argument, `an archive as svc backup ls shows it${prefix}, or ${latest}`)
     .option("--storage <name>", "the storage of the archive (default: the first that has it)");
 }
 

@@ -10,12 +10,14 @@ import { formatAge, formatBytes } from "../../output/units.ts";
 import { calls, type BackupArchive } from "../../client/calls.ts";
 import {
   archiveCommand,
+  type ArchiveRef,
   findArchive,
   openingCommand,
   readIdentity,
   type IdentityOption,
   type StorageOption,
 } from "./archive-ref.ts";
+import { forEachName } from "../../for-each.ts";
 import { watchable, watchOption } from "../../output/watched.ts";
 
 export function addListCommands(parent: Command, run: RunCommand): void {
@@ -31,8 +33,9 @@ export function addListCommands(parent: Command, run: RunCommand): void {
   openingCommand(parent, "show", "show details of an archive")
     .addHelpText("after", showExamples)
     .action(run(show));
-  archiveCommand(parent, "rm", "delete an archive (asks for confirmation; skip with --yes)", {
+  archiveCommand(parent, "rm", "delete archives (asks for confirmation; skip with --yes)", {
     isExact: true,
+    argument: "<archive...>",
   })
     .alias("remove")
     .addHelpText("after", removeExamples)
@@ -56,6 +59,8 @@ Examples:
 `;
 
 const removeExamples = `
+To delete all archives of an app: svc backup rm hello $(svc backup ls hello -q)
+
 Examples:
   svc backup rm hello 20260102T033000000Z-hello-u0-0a1b2c3d-4e5f60.tar.zst
   svc backup rm hello latest --storage far --yes
@@ -141,14 +146,22 @@ async function show(
 async function remove(
   context: CommandContext,
   id: string,
-  name: string,
+  names: readonly string[],
   options: StorageOption,
 ): Promise<void> {
-  const ref = await findArchive(context, id, name, { ...options, isExact: true });
+  const found = new Map<string, ArchiveRef>();
+  for (const name of names) {
+    const ref = await findArchive(context, id, name, { ...options, isExact: true });
+    found.set(ref.name, ref);
+  }
+  const refs = [...found.values()];
   await confirmRemoval(context, {
-    question: `Delete ${ref.name} on ${ref.storage}?`,
-    loss: "deleting an archive cannot be undone",
+    question: `Delete ${refs.map(({ name, storage }) => `${name} on ${storage}`).join(", ")}?`,
+    loss: `deleting ${refs.length === 1 ? "an archive" : "archives"} cannot be undone`,
   });
-  const answer = await context.call(calls.deleteBackup, { app_id: id, storage: ref.storage, name: ref.name });
-  return context.printResult(answer, `Deleted ${answer.name}`);
+  await forEachName(context, [...found.keys()], {
+    call: (name) =>
+      context.call(calls.deleteBackup, { app_id: id, storage: found.get(name)?.storage ?? "", name }),
+    text: ({ name }) => `Deleted ${name}`,
+  });
 }

@@ -13,14 +13,16 @@ export async function resolvePath(context: CommandContext, text: string): Promis
   if (text.startsWith("/")) return text;
   const [, id, path] = /^([^:/]+):(.*)$/s.exec(text) ?? [];
   if (id === undefined || path === undefined) {
-    const upload = exists(text) ? "; to copy a file of this directory to the host: svc file put" : "";
-    throw new UsageError(
-      `${JSON.stringify(text)} is neither an absolute path nor APP:PATH, such as hello:data${upload}`,
-    );
+    throw new UsageError(`${JSON.stringify(text)} is neither an absolute path nor APP:PATH${adviceOn(text)}`);
   }
   const { directory } = await context.call(calls.getApp, { id });
   // Not posix.join, which would resolve ".." before the daemon can reject it.
   return path === "" ? directory : `${directory}/${path.replace(/^\/+/, "")}`;
+}
+
+function adviceOn(text: string): string {
+  if (exists(text)) return ", such as hello:data; to copy a file of this directory to the host: svc file put";
+  return /^[\w-]+$/.test(text) ? `; for the directory of an app: ${text}:` : ", such as hello:data";
 }
 
 /** The target path: if it ends in a slash, `name` in that directory. */
