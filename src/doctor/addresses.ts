@@ -5,13 +5,18 @@ import { addressText, listenFailure } from "../lib/tcp-address.ts";
 import { describeUser, listenerUids } from "../sys/socket-owner.ts";
 import { ok, problem, warning, type Check, type ServedListener } from "./finding.ts";
 
-export const checkDaemon: Check = ({ config, servedAt }) =>
-  servedAt !== undefined
-    ? ok(`responds on ${servedAt}`)
-    : warning(
-        `no daemon responds on ${config.api.socket}; start it with systemctl${config.mode === "user" ? " --user" : ""} ` +
-          "enable --now svc, or without systemd with svc daemon",
-      );
+export const checkDaemon: Check = ({ config, servedAt, isOthers = false }) => {
+  if (servedAt === undefined)
+    return warning(
+      `no daemon responds on ${config.api.socket}; start it with systemctl${config.mode === "user" ? " --user" : ""} ` +
+        "enable --now svc, or without systemd with svc daemon",
+    );
+  return ok(
+    isOthers
+      ? `responds on ${servedAt}; root can check its engine, port, files and configuration: sudo svc doctor`
+      : `responds on ${servedAt}`,
+  );
+};
 
 /** Whether the daemon listens on its TCP address; if no daemon runs, whether the address is free. */
 export const checkPort: Check = async ({ config, servedAt, uid, listeners = [] }) => {
@@ -34,11 +39,7 @@ export const checkPort: Check = async ({ config, servedAt, uid, listeners = [] }
       return warning(
         `${await describeUser(stranger)} listens on ${address}, not the daemon; send no token there until that program stops`,
       );
-    return isServed
-      ? ok(`${address} is in use, as expected while a daemon runs`)
-      : ok(
-          `${address} is in use; with the daemon on ${servedAt} you need no port, and your own daemon needs another`,
-        );
+    return ok(`${address} is in use, as expected while a daemon runs`);
   }
   return problem(listenFailure({ host, port }, code));
 };

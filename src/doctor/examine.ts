@@ -1,5 +1,6 @@
 /** Checks each assumption of svc about this host (`svc doctor`). Changes nothing. */
 import { existsSync } from "node:fs";
+import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { loadConfig, parseConfig, type Config } from "../daemon/config.ts";
 import { defaultPaths, type PathEnvironment } from "../daemon/paths.ts";
@@ -49,10 +50,15 @@ const checks: Readonly<Record<string, Check>> = {
   registries: checkRegistries,
 };
 
+/** The checks that do not depend on the configuration and files of the daemon. */
+const checksOfHost: ReadonlySet<string> = new Set(["node", "git", "cgroups", "clock", "time zone", "daemon"]);
+
 /** Each has a section in docs/troubleshooting.md. */
 export const checkNames: readonly string[] = ["configuration", ...Object.keys(checks)];
 
-/** Without a valid configuration, the other checks use the defaults. */
+/**
+ * Without a valid configuration, the other checks use the defaults. Of another user's daemon, only the host is checked.
+ */
 export async function examine({
   configFile,
   environment,
@@ -63,12 +69,13 @@ export async function examine({
   const { uid, env } = environment;
   const servedAt = await findDaemon(config.api.socket);
   const listeners = servedAt === undefined ? [] : await readListeners(servedAt);
-  const host: ExaminedHost = { config, uid, env, servedAt, listeners };
-  const others = Object.entries(checks).map(async ([name, check]) => ({
-    check: name,
-    ...(await findingOf(check, host)),
-  }));
-  return [{ check: "configuration", ...finding }, ...(await Promise.all(others))];
+  const isOthers = servedAt !== undefined && (await stat(servedAt)).uid !== uid;
+  const host: ExaminedHost = { config, uid, env, servedAt, isOthers, listeners };
+  const examined = Object.entries(checks).filter(([name]) => !isOthers || checksOfHost.has(name));
+  const found = await Promise.all(
+    examined.map(async ([name, check]) => ({ check: name, ...(await findingOf(check, host)) })),
+  );
+  return isOthers ? found : [{ check: "configuration", ...finding }, ...found];
 }
 
 async function configurationAt(

@@ -17,6 +17,8 @@ export interface ExaminedHost {
   readonly env: PathEnvironment["env"];
   /** The socket on which a daemon responds. */
   readonly servedAt: string | undefined;
+  /** Whether this daemon is another user's, whose configuration and files this user may not read. */
+  readonly isOthers?: boolean;
   /** The addresses on which this daemon listens or should listen; empty unless the caller is root for that daemon. */
   readonly listeners?: readonly ServedListener[];
 }

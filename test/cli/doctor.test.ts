@@ -142,13 +142,18 @@ test("a socket that is not a container engine, and a store that does not exist y
   t.regex(found.get("store")?.text ?? "", /the first start creates it/);
 });
 
-test("a user of the system's daemon needs no free port", async (t) => {
+test("a user of root's daemon sees only checks of the host, and how root can check the rest", async (t) => {
   await using daemon = await startDaemon();
-  const { port } = daemon;
-  const { file } = await place(t, `[api]\nlisten = "127.0.0.1:${port}"\nsocket = "svc.sock"\n`);
-  const sockets = { checkoutDir: undefined, system: daemon.socketPath, user: "/nonexistent" };
-  const { stdout } = await runSvc(["doctor", "--config", file], { host: { uid: 1000, sockets } });
-  t.regex(stdout, /^ok +port +.* is in use; with the daemon on .* you need no port, /m);
+  const directory = await mkdtemp(join(tmpdir(), "svc-doctor-"));
+  t.teardown(() => rm(directory, { recursive: true }));
+  const sockets = {
+    checkoutDir: undefined,
+    system: daemon.socketPath,
+    user: join(directory, "svc.sock"),
+  };
+  const { stdout } = await runSvc(["doctor"], { host: { uid: uid + 1000, home: directory, sockets } });
+  t.deepEqual(stdout.match(/(?<=^\w+ +)\w+/gm), ["node", "git", "cgroups", "clock", "time", "daemon"]);
+  t.regex(stdout, /^ok +daemon +responds on .*; root can check .*: sudo svc doctor$/m);
 });
 
 test("the daemon's cgroup subtree is checked", async (t) => {

@@ -42,7 +42,7 @@ async function showFindings(context: CommandContext, options: { config?: string 
     configFile,
     environment: { uid: host.uid, home: host.home, env: host.env },
     findDaemon: async (configured) => {
-      const others = host.uid === 0 ? [] : [host.sockets.system];
+      const others = host.uid === 0 || options.config !== undefined ? [] : [host.sockets.system];
       for (const path of socket === undefined ? [configured, ...others] : [socket])
         if (await new SocketClient({ socketPath: path, headers: {} }).isAvailable()) return path;
       return undefined;
