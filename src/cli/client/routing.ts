@@ -128,7 +128,7 @@ async function explainUnavailable(endpoint: SocketEndpoint): Promise<SvcError> {
   }
   return new SvcError(
     "unavailable",
-    `the daemon on ${endpoint.socketPath} accepts connections but does not respond; see its log, or restart it`,
+    `the daemon on ${endpoint.socketPath} accepts connections but does not respond: it may be starting; try again in a few seconds, or see its log`,
   );
 }
 
