@@ -1,7 +1,7 @@
 /** `svc events`: past and live events of the node. */
 import { Option, type Command } from "commander";
 import type { Event as EventMessage } from "../../../gen/svc/v1/event_pb.ts";
-import { EventKinds } from "../../../gen/svc/v1/values.ts";
+import { AppOperationKinds, EventKinds } from "../../../gen/svc/v1/values.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../output/failure.ts";
 import { collect, parseMoment, type Moment } from "../input/option-values.ts";
@@ -16,7 +16,15 @@ interface EventsOptions {
   readonly app?: string;
   readonly kind: readonly string[];
   readonly since?: Moment;
+  readonly verbose?: boolean;
 }
+
+/** Kinds of events that only show steps and details of others. */
+const detailKinds: ReadonlySet<string> = new Set([
+  ...["app.busy", "app.changed", "app.detail", "app.starting", "app.stopping"],
+  ...["operation.changed", "container.changed"],
+]);
+const appOperations: ReadonlySet<string> = new Set(AppOperationKinds);
 
 export function addEventsCommand(parent: Command, run: RunCommand): void {
   parent
@@ -34,14 +42,15 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
     .addOption(
       new Option("--kind <kind>", "only events of this kind, such as app.crashed or app; repeat for more")
         .argParser(collect)
-        .default([], "all"),
+        .default([], "all, without the details that --verbose adds"),
     )
+    .option("-v, --verbose", "also print steps of operations, and changes of details")
     .addHelpText(
       "after",
       `\nKinds:\n  ${EventKinds.join(", ")
         .replace(/(.{1,90})(, |$)/g, "$1$2\n  ")
         .trimEnd()}\n` +
-        "\nExamples:\n  svc events\n  svc events --since 10m\n  svc events hello --follow\n  svc events -f --kind app.crashed --kind backup.failed\n",
+        "\nExamples:\n  svc events\n  svc events --since 10m\n  svc events hello --follow --verbose\n  svc events -f --kind app.crashed --kind backup.failed\n",
     )
     .action(run(showEvents));
 }
@@ -52,7 +61,7 @@ async function showEvents(
   options: EventsOptions,
 ): Promise<void> {
   const { EventService } = await import("../../../gen/svc/v1/event_pb.ts");
-  const { follow = false, after = "", app = named, kind, since } = options;
+  const { follow = false, after = "", app = named, kind, since, verbose = false } = options;
   if (named !== undefined && app !== named) throw new UsageError("name one app, or pass --app");
   // Full kinds, and their prefixes before the dot.
   const known = new Set(EventKinds.flatMap((each) => [each, each.replace(/\..*/, "")]));
@@ -61,19 +70,25 @@ async function showEvents(
       throw new UsageError(`unknown kind "${each}"; use one of: ${EventKinds.join(", ")}`);
   const chosen = { appId: app ?? "", kinds: [...kind] };
   const sinceMs = since?.(context.host.now());
-  if (follow) return followEvents(context, chosen, { after, past: sinceMs !== undefined, sinceMs });
+  const isAll = context.json || verbose || kind.length > 0;
+  const isShown = (event: EventMessage): boolean => isSince(event, sinceMs) && (isAll || !isDetail(event));
+  if (follow) return followEvents(context, chosen, { after, past: sinceMs !== undefined, isShown });
   const request = { ...chosen, after, past: after === "", untilNow: true };
   for await (const event of context.invoke(EventService.method.streamEvents, [request]))
-    if (isSince(event, sinceMs)) await printEvent(context, event);
+    if (isShown(event)) await printEvent(context, event);
 }
 
 async function followEvents(
   context: CommandContext,
   chosen: { readonly appId: string; readonly kinds: string[] },
   {
-    sinceMs,
+    isShown,
     ...first
-  }: { readonly after: string; readonly past: boolean; readonly sinceMs: number | undefined },
+  }: {
+    readonly after: string;
+    readonly past: boolean;
+    readonly isShown: (event: EventMessage) => boolean;
+  },
 ): Promise<void> {
   const { EventService } = await import("../../../gen/svc/v1/event_pb.ts");
   let start = first;
@@ -83,7 +98,7 @@ async function followEvents(
       ...chosen,
       ...start,
     }))) {
-      if (isSince(event, sinceMs)) await printEvent(context, event);
+      if (isShown(event)) await printEvent(context, event);
       // After a reset, such as a daemon restart, all events that the daemon has are new.
       isOver = event.kind !== "reset";
       start = isOver ? { after: event.cursor, past: false } : { after: "", past: true };
@@ -96,6 +111,16 @@ async function followEvents(
 function isSince({ time }: EventMessage, sinceMs: number | undefined): boolean {
   if (sinceMs === undefined || time === undefined) return true;
   return Number(time.seconds) * 1_000 + time.nanos / 1_000_000 >= sinceMs;
+}
+
+/**
+ * Whether other events show the same. The start and the success of most operations are also events of their app; a failure
+ * is not.
+ */
+function isDetail({ kind, state, message }: EventMessage): boolean {
+  if (kind === "operation.started" || kind === "operation.finished")
+    return appOperations.has(message) && ["RUNNING", "SUCCEEDED"].includes(state);
+  return detailKinds.has(kind);
 }
 
 async function printEvent(context: CommandContext, message: EventMessage): Promise<void> {
@@ -112,7 +137,7 @@ function eventLine({ paint }: CommandContext, event: Event): string {
   const state = kind.startsWith("app.") ? (status ?? event.state) : event.state;
   const at = time === undefined ? "" : inLocalTime(Date.parse(time));
   const text = kind === "reset" ? "some earlier events may be missing" : message;
-  const parts = [kind.padEnd(17), appId, subject === appId ? "" : subject, state, text];
+  const parts = [kind.padEnd(18), appId, subject === appId ? "" : subject, state, text];
   const words = parts.filter((part) => part !== "").map(escapeCell);
   return `${paint("dim", at)}  ${words.join("  ").trimEnd()}\n`;
 }

@@ -16,6 +16,7 @@ import { errorOf } from "../../support/errors.ts";
 import { eventually } from "../../support/eventually.ts";
 import { addVersion, freePort, writeFiles, writePackage, writeRepository } from "../../support/packages.ts";
 import { main } from "../../support/svc-main.ts";
+import { runSvc } from "../../cli/support/run-svc.ts";
 
 // Events of a real daemon: their content, their audience, and resuming a stream.
 
@@ -105,6 +106,41 @@ test("an app's events are streamed live and stored", async (t) => {
   t.deepEqual((await held(daemon, { past: false, after: cursor })).map(short), ["reset"]);
   t.like(await errorOf(held(daemon, { past: true, after: cursor })), { code: "InvalidArgument" });
   t.like(await errorOf(held(daemon, { kinds: ["App!"] })), { code: "InvalidArgument" });
+});
+
+test("svc events prints the start and the end of operations, and with --verbose their steps", async (t) => {
+  await using daemon = await startDaemon();
+  const dir = join(daemon.dir, "web");
+  await writePackage(dir, await freePort());
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  await apps.stopApp({ id: "web" });
+  await assert.rejects(apps.installApp({ spec: join(daemon.dir, "nowhere") }));
+  const kindsOf = async (...args: string[]): Promise<string[]> => {
+    const { stdout } = await runSvc(["events", ...args, "--socket", daemon.socketPath]);
+    return stdout
+      .trim()
+      .split("\n")
+      .map((line) => line.split(/ {2,}/).slice(1, 2).join(""));
+  };
+  const kinds = await kindsOf();
+  const operation = ["operation.began", "operation.ended"];
+  t.deepEqual(
+    kinds.filter((kind) => kind !== "app.healthy"),
+    [
+      ...[...operation, "app.installed", "app.stopped"],
+      ...[...operation, "app.running"],
+      ...[...operation, "app.stopped"],
+      // The install that failed.
+      "operation.finished",
+    ],
+  );
+  for (const all of [await kindsOf("--verbose"), await kindsOf("web", "--verbose")])
+    for (const kind of ["app.busy", "app.starting", "operation.changed"]) t.true(all.includes(kind), kind);
+  t.deepEqual(new Set(await kindsOf("--kind", "app.starting")), new Set(["app.starting"]));
+  const json = await runSvc(["events", "--json", "--socket", daemon.socketPath]);
+  t.regex(json.stdout, /"app\.starting"/);
 });
 
 test("REST streams events line by line, and the CLI prints them", async (t) => {
