@@ -2991,7 +2991,7 @@ export interface components {
             encrypted: boolean;
             /** @description First 8 hexadecimal digits of the ID of the node that created the archive. */
             node: string;
-            /** @description Whether this node created the archive. Several nodes can use one storage. */
+            /** @description Whether this node created the archive, by its name and by the records of this node. Several nodes can use one storage. */
             from_this_node: boolean;
         };
         /** @description Metadata of an archive. */

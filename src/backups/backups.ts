@@ -136,7 +136,7 @@ export class Backups {
       quota: this.#quota,
       storeId,
     });
-    const access = new ArchiveAccess({ ...options, storages, storeId });
+    const access = new ArchiveAccess({ ...options, storages, catalog, storeId });
     this.#access = access;
     this.restorer = new BackupRestorer({ ...options, access, catalog });
     this.verifier = new BackupVerifier({ ...options, access, catalog, testDir: join(dir, "trials") });
@@ -174,7 +174,7 @@ export class Backups {
   /** Like {@link listArchives}. @throws SvcError `not_found` for an app or a storage that the caller cannot see */
   list(request: ListRequest, caller: AppCaller): Promise<ListedArchives> {
     const { storages } = this;
-    const options = { storages, catalog: this.#catalog, log: this.#options.log };
+    const options = { storages, catalog: this.#catalog, log: this.#options.log, nodeId: this.nodeId };
     return listArchives(options, request, caller);
   }
 
@@ -237,8 +237,8 @@ export class Backups {
   }
 
   /**
-   * The newest archive of an app on each of these storages; empty: all storages. Without archives of an
-   * earlier app with the same ID.
+   * The newest archive of an app on each of these storages; empty: all storages. Archives of other nodes count only
+   * on storages without archives of this node, and those of an earlier app with the same ID never.
    */
   async newest(
     appId: string,
@@ -251,8 +251,9 @@ export class Backups {
     const app = await this.#options.finder.find(appId, caller);
     const all = lists.flatMap(({ archives }) => archives).filter(({ ownerUid }) => ownerUid === app.ownerUid);
     // Newest first.
-    const archives = all.filter(
-      (each, at) => all.findIndex(({ storage }) => storage === each.storage) === at,
+    const ownFirst = all.toSorted((a, b) => Number(b.isOfThisNode) - Number(a.isOfThisNode));
+    const archives = ownFirst.filter(
+      (each, at) => ownFirst.findIndex(({ storage }) => storage === each.storage) === at,
     );
     return { archives, errors: lists.flatMap(({ errors }) => errors) };
   }

@@ -133,7 +133,11 @@ export class BackupRestorer {
       outcome.appId = await cancelably(work, (within) => restorer.restoreAsNew(image, unpack, as, within));
     }
     if (paths.length === 0 && footer.since === undefined)
-      await this.#options.catalog.recordVerified(ref, footer.app.owner_uid, true);
+      await this.#options.catalog.recordVerified(
+        ref,
+        { ownerUid: footer.app.owner_uid, digest: archive.digest },
+        true,
+      );
     return { ...outcome, restoredBytes: read.contentBytes, entries: read.entries };
   }
 

@@ -53,7 +53,8 @@ export class BackupVerifier {
     const read = deep
       ? await this.#testRestore(archive, userHelper, work)
       : await archive.verify(userHelper, work);
-    await catalog.recordVerified(ref, archive.footer.app.owner_uid, deep);
+    const { digest, footer } = archive;
+    await catalog.recordVerified(ref, { ownerUid: footer.app.owner_uid, digest }, deep);
     return { ...read, restored: deep };
   }
 

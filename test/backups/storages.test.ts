@@ -104,7 +104,7 @@ for (const [what, open] of [
     const catalog = { archives: () => new Map(), forget: () => Promise.resolve() };
     const page = { appId: "", storage: "", limit: 10, pageToken: "" };
     const caller = { uid: 0, ownerUid: 0, root: true };
-    const { errors } = await listArchives({ storages, catalog, log }, page, caller, deadlineMs);
+    const { errors } = await listArchives({ storages, catalog, log, nodeId: "00" }, page, caller, deadlineMs);
     t.deepEqual(errors, [{ storage: "far", error: "the storage did not respond within 0.2 s" }]);
     t.deepEqual(warnings, []);
     const app = { id: "web", ownerUid: 0 };
@@ -132,6 +132,7 @@ test("the reason why a storage cannot be listed is in the log, even if it is not
     },
     catalog: { archives: () => new Map() },
     log: { warn: (fields: unknown) => void logged.push(fields) },
+    nodeId: "00",
   };
   const page = { appId: "", storage: "", limit: 10, pageToken: "" };
   const { errors } = await listArchives(options, page, { uid: 0, ownerUid: 0, root: true });

@@ -181,7 +181,7 @@ export type BackupArchive = Message<"svc.v1.BackupArchive"> & {
   node: string;
 
   /**
-   * Whether this node created the archive. Several nodes can use one storage.
+   * Whether this node created the archive, by its name and by the records of this node. Several nodes can use one storage.
    *
    * @generated from field: bool from_this_node = 11 [json_name = "from_this_node"];
    */

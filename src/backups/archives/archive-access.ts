@@ -9,7 +9,7 @@ import type { StoredFile } from "../storages/storage.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 import { Archive } from "./archive.ts";
 import { type ArchiveName, createdAtMsOf, hostOf, parseArchiveName } from "./archive-name.ts";
-import type { ArchiveRef } from "./archive-catalog.ts";
+import type { ArchiveCatalog, ArchiveRef } from "./archive-catalog.ts";
 
 /** An archive with the content of an age identity file, or empty. The identity is never stored or shown. */
 export interface OpenableRef extends ArchiveRef {
@@ -18,6 +18,7 @@ export interface OpenableRef extends ArchiveRef {
 
 export interface ArchiveAccessOptions {
   storages: StorageList;
+  catalog: Pick<ArchiveCatalog, "storedDigest">;
   /** See `storeIdOf`. */
   storeId: string;
   age: Age;
@@ -32,7 +33,10 @@ export class ArchiveAccess {
     this.#options = options;
   }
 
-  /** The archive's footer determines its owner. Its name must agree: a storage must not return an older archive, either. */
+  /**
+   * The archive's footer determines its owner. Its name must agree: a storage must not return an older archive, either.
+   * An archive that this store created must be unchanged.
+   */
   async open(ref: OpenableRef, caller: AppCaller, signal?: AbortSignal): Promise<Archive> {
     const named = requireVisible(ref, caller);
     const stored = await this.#options.storages.open(ref.storage).open(ref, signal);
@@ -51,8 +55,10 @@ export class ArchiveAccess {
       !caller.root &&
       !this.#options.storages.isBesideStore(ref.storage) &&
       (await this.#otherName(archive)) !== undefined;
-    if (isNamed && !isOthers) return archive;
+    const isReplaced = (this.#options.catalog.storedDigest(ref) ?? archive.digest) !== archive.digest;
+    if (isNamed && !isOthers && !isReplaced) return archive;
     await archive[Symbol.asyncDispose]();
+    if (isNamed && !isOthers) throw replaced();
     if (!caller.root) throw notFound("backup", ref.name);
     throw new SvcError(
       "archive_damaged",
@@ -121,6 +127,13 @@ export class ArchiveAccess {
       return userHelpers.as(caller.uid);
     }
   }
+}
+
+function replaced(): SvcError {
+  return new SvcError(
+    "archive_damaged",
+    "the archive was replaced: it differs from the one that this node stored under its name",
+  );
 }
 
 /** @throws SvcError `not_possible` for a differential archive */

@@ -102,6 +102,12 @@ export class ArchiveCatalog {
     return this.#store.get(sql, digest) !== undefined;
   }
 
+  /** The digest of the archive that this store stored there; undefined if it is not known. See `footerDigest`. */
+  storedDigest({ storage, name }: Omit<ArchiveRef, "appId">): string | undefined {
+    const sql = "SELECT footer_sha256 FROM backup_archives WHERE storage = ? AND name = ?";
+    return this.#store.get<Pick<ArchiveRow, "footer_sha256">>(sql, storage, name)?.footer_sha256 ?? undefined;
+  }
+
   /**
    * Call before uploading its first byte.
    * @param digest see `footerDigest`; null for an archive from another host
@@ -158,13 +164,13 @@ export class ArchiveCatalog {
   }
 
   /**
-   * Records a successful verification.
-   * @param ownerUid the archive's owner: another user's app may have the same ID
+   * Records a successful verification. Archives that this store did not create say nothing about the app's backups.
+   * @param archive its owner, because another user's app may have the same ID, and its digest; see `footerDigest`
    * @param restored whether it was also restored
    */
   async recordVerified(
     { storage, appId, name }: ArchiveRef,
-    ownerUid: number,
+    { ownerUid, digest }: { readonly ownerUid: number; readonly digest: string },
     restored: boolean,
   ): Promise<void> {
     const atMs = this.#now();
@@ -174,7 +180,7 @@ export class ArchiveCatalog {
             WHERE storage = ? AND name = ?`,
       params: [atMs, restored ? atMs : null, storage, name],
     });
-    if (restored) await this.#note(appId, { last_restored_at: atMs }, ownerUid);
+    if (restored && this.hasCreated(digest)) await this.#note(appId, { last_restored_at: atMs }, ownerUid);
   }
 
   /** Stores values about an installed app's backups. @param ownerUid only if the app belongs to this user */

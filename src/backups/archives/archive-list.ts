@@ -22,6 +22,11 @@ export interface ListRequest {
 
 export interface ListedArchive extends StoredArchive {
   storage: string;
+  /**
+   * Whether its name says so, and a record confirms it. A storage without any records may have been added again, so
+   * there the name suffices.
+   */
+  isOfThisNode: boolean;
   verifiedAtMs: number | undefined;
   restoredAtMs: number | undefined;
 }
@@ -39,6 +44,8 @@ export interface ArchiveListOptions {
   storages: Pick<StorageList, "all" | "find" | "open">;
   catalog: Pick<ArchiveCatalog, "archives">;
   log: Pick<Log, "warn">;
+  /** See `hostOf`. */
+  nodeId: string;
 }
 
 /** Newest first. @throws SvcError `not_found` for a storage */
@@ -75,7 +82,7 @@ export async function listArchives(
 async function archivesOn(
   storage: string,
   appId: string | undefined,
-  { storages, catalog }: ArchiveListOptions,
+  { storages, catalog, nodeId }: ArchiveListOptions,
   deadlineMs: number,
 ): Promise<ListedArchive[]> {
   const known = catalog.archives(appId);
@@ -86,9 +93,15 @@ async function archivesOn(
     if (!signal.aborted) throw error;
     throw new SvcError("deadline_exceeded", `the storage did not respond within ${deadlineMs / 1000} s`);
   });
+  const appsWithRecords = new Set(
+    [...known.values()].flatMap((row) => (row.storage === storage ? row.appId : [])),
+  );
   return listed.map((archive) => {
-    const row = known.get(keyOf({ storage, name: archive.name }));
-    return { ...archive, storage, verifiedAtMs: row?.verifiedAtMs, restoredAtMs: row?.restoredAtMs };
+    const { name, host, appId: app } = archive;
+    const row = known.get(keyOf({ storage, name }));
+    const isOfThisNode = host === nodeId && (row !== undefined || !appsWithRecords.has(app));
+    const { verifiedAtMs, restoredAtMs } = row ?? {};
+    return { ...archive, storage, isOfThisNode, verifiedAtMs, restoredAtMs };
   });
 }
 

@@ -1,6 +1,6 @@
 /** BackupService: one domain call per method. */
 import type { ServiceImpl } from "@connectrpc/connect";
-import { timestampFromDate, timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
   CreateBackupResponseSchema,
   RestoreBackupResponseSchema,
@@ -16,7 +16,7 @@ import {
 } from "../../../gen/svc/v1/backup_pb.ts";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { BackupMode } from "../../apps/lifecycle/backup-hold.ts";
-import { hostOf } from "../../backups/archives/archive-name.ts";
+import { createdAtMsOf, hostOf } from "../../backups/archives/archive-name.ts";
 import type { ListedArchive } from "../../backups/archives/archive-list.ts";
 import type { AppPolicy } from "../../backups/policies/backup-states.ts";
 import type { BackupPolicySpec } from "../../backups/policies/policy.ts";
@@ -72,7 +72,7 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
     listBackups: async ({ appId, storage, limit = defaultPageSize, pageToken }, context) => {
       const listed = await backups.list({ appId, storage, limit, pageToken }, userOf(context));
       const { errors, nextPageToken } = listed;
-      const messages = listed.archives.map((archive) => archiveMessage(archive, backups.nodeId));
+      const messages = listed.archives.map((archive) => archiveMessage(archive));
       return { backups: messages, errors, nextPageToken };
     },
 
@@ -108,9 +108,10 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
         archive: {
           ...{ name: request.name, storage: request.storage, appId: app.id, sizeBytes: BigInt(sizeBytes) },
           owner: app.owner_uid,
-          createdAt: timestampFromDate(new Date(footer.created_at)),
+          createdAt: timestampFromMs(createdAtMsOf(footer.created_at)),
           encrypted: isEncrypted,
-          ...nodeMessage(hostOf(footer.host), backups.nodeId),
+          node: hostOf(footer.host),
+          fromThisNode: hostOf(footer.host) === backups.nodeId,
           ...verifiedMessage(known),
         },
         appName: app.name,
@@ -186,8 +187,9 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
       const { storage, identity } = first;
       const target = { storage, identity };
       const archive = await backups.upload(target, contentsOf(all), userOf(context), workOf(context));
-      const listed = { ...archive, storage, verifiedAtMs: undefined, restoredAtMs: undefined };
-      return archiveMessage(listed, backups.nodeId);
+      const isOfThisNode = archive.host === backups.nodeId;
+      const listed = { ...archive, storage, isOfThisNode, verifiedAtMs: undefined, restoredAtMs: undefined };
+      return archiveMessage(listed);
     },
   };
 }
@@ -200,21 +202,18 @@ function openableOf(request: OpenableRef): OpenableRef {
   return { ...refOf(request), identity: request.identity };
 }
 
-function archiveMessage(archive: ListedArchive, nodeId: string) {
-  const { name, storage, appId, ownerUid, sizeBytes, createdAtMs, isEncrypted, host } = archive;
+function archiveMessage(archive: ListedArchive) {
+  const { name, storage, appId, ownerUid, sizeBytes, createdAtMs, isEncrypted, host, isOfThisNode } = archive;
   return {
     ...{ name, storage, appId },
     owner: ownerUid,
     sizeBytes: BigInt(sizeBytes),
     createdAt: timestampFromMs(createdAtMs),
     encrypted: isEncrypted,
-    ...nodeMessage(host, nodeId),
+    node: host,
+    fromThisNode: isOfThisNode,
     ...verifiedMessage(archive),
   };
-}
-
-function nodeMessage(node: string, thisNode: string) {
-  return { node, fromThisNode: node === thisNode };
 }
 
 function verifiedMessage(known: Pick<ListedArchive, "verifiedAtMs" | "restoredAtMs"> | undefined) {
