@@ -124,18 +124,21 @@ test("svc events prints the start and the end of operations, and with --verbose 
       .split("\n")
       .map((line) => line.split(/ {2,}/).slice(1, 2).join(""));
   };
-  const kinds = await kindsOf();
   const operation = ["operation.began", "operation.ended"];
-  t.deepEqual(
-    kinds.filter((kind) => kind !== "app.healthy"),
-    [
-      ...[...operation, "app.installed", "app.stopped"],
-      ...[...operation, "app.running"],
-      ...[...operation, "app.stopped"],
-      // The install that failed.
-      "operation.finished",
-    ],
-  );
+  const expected = [
+    ...[...operation, "app.installed", "app.stopped"],
+    ...[...operation, "app.running"],
+    ...[...operation, "app.stopped"],
+    // The install that failed.
+    "operation.finished",
+  ];
+  await eventually(async () => {
+    const kinds = await kindsOf();
+    assert.deepEqual(
+      kinds.filter((kind) => kind !== "app.healthy"),
+      expected,
+    );
+  }, deadlineMs);
   for (const all of [await kindsOf("--verbose"), await kindsOf("web", "--verbose")])
     for (const kind of ["app.busy", "app.starting", "operation.changed"]) t.true(all.includes(kind), kind);
   t.deepEqual(new Set(await kindsOf("--kind", "app.starting")), new Set(["app.starting"]));
