@@ -100,7 +100,7 @@ export class PackageResolver {
     const origin = await this.#originNow(installed, uid, work);
     const { source, directory } = origin;
     if (origin.kind === "directory" || isListedDirectory(origin)) {
-      if (version !== "") throw invalidField("version", `"${version}": a directory has no versions`);
+      if (version !== "") throw invalidField("version", `"${version}": ${noVersions(installed)}`);
     } else if (version !== "" && !isRefName(version)) {
       throw invalidField("version", `${JSON.stringify(version)} is not a valid tag name`);
     }
@@ -201,6 +201,12 @@ function rejectRevision({ branch, tag }: RequestedRevision, id: string): void {
     field,
     `"${name}": the package "${id}" is a directory without versions; omit the version`,
   );
+}
+
+function noVersions({ origin, packageId }: Pick<InstalledPackage, "origin" | "packageId">): string {
+  return origin.source === ""
+    ? "a directory has no versions"
+    : `the source "${origin.source}" has only the current version of "${packageId}"`;
 }
 
 function upgradeRevision(

@@ -280,7 +280,8 @@ function describeFailure({ id, version }: AppRecord, error: unknown, afterwards:
 /** Reasons with which nothing was tried yet, because the user must decide or do something first. */
 const userReasons: ReadonlySet<string> = new Set(["license_required", "app_running"]);
 
-/** A directory has no history, so it is always installed again. */
-function isSameRelease(app: AppRecord, resolved: ResolvedPackage): boolean {
-  return resolved.origin.kind === "git" && resolved.origin.commit === app.origin.commit;
+/** Files of a directory may change without a new version, so it is installed again unless a source lists its version. */
+function isSameRelease(app: AppRecord, { origin, version }: ResolvedPackage): boolean {
+  if (origin.kind === "git") return origin.commit === app.origin.commit;
+  return origin.source !== "" && version === app.version;
 }

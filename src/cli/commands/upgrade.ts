@@ -123,8 +123,9 @@ async function appsToUpgrade(context: CommandContext): Promise<readonly App[]> {
   return apps.filter((app) => !isFromDirectory(app));
 }
 
+/** A package of a source has a version for each change, also if the source is a directory. */
 function isFromDirectory({ origin }: App): boolean {
-  return origin?.kind === "directory";
+  return origin?.kind === "directory" && origin.source === "";
 }
 
 function isOlder(one: string, other: string): boolean {

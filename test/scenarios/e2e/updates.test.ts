@@ -292,6 +292,22 @@ test("a search covers all sources, reports an unreadable one, and a card shows a
   t.like(await errorOf(sources.searchPackages({ source: "other" })), { code: "InvalidArgument" });
 });
 
+test("an app from a source is up to date while the source lists its version, and no directory is named", async (t) => {
+  const daemon = await emptyDaemon();
+  const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
+  await daemon.client(AppService).installApp({ spec: "svc/hello", portAuto: true });
+  for (const named of ["hello", "--all"]) {
+    const run = await svc("upgrade", named);
+    t.like(run, { exitCode: 0 }, run.stderr);
+    t.regex(run.stdout, /^hello is up to date at [\d.]+\n$/, named);
+    t.notRegex(run.stderr, /not checked/, named);
+  }
+  const older = await svc("upgrade", "hello", "--version", "0.1.0");
+  t.is(older.exitCode, 2);
+  t.regex(older.stderr, /version: "0\.1\.0": the source "svc" has only the current version of "hello"/);
+  await daemon.client(AppService).removeApp({ id: "hello" });
+});
+
 test("built-in packages are known, and a source's packages override them", async (t) => {
   const daemon = await emptyDaemon();
   const svc = (...args: string[]): Promise<SvcRun> => runSvc([...args, "--socket", daemon.socketPath]);
