@@ -158,6 +158,13 @@ interface ComposePackage extends ComposeRuntime {
   readonly findCompose: FindCompose | undefined;
 }
 
+async function requireSafeSources(files: PackageFiles, file: string): Promise<void> {
+  await checkComposeSources(files, dirname(files.root), basename(files.root), [file], (source, bounds) => {
+    const result = readYaml(source, bounds);
+    return Promise.resolve("problems" in result ? result : { value: result.document.value });
+  });
+}
+
 async function composeProblems(
   files: PackageFiles,
   { file, profiles, env, manifest, lines, findCompose }: ComposePackage,
@@ -166,18 +173,12 @@ async function composeProblems(
   if (text === undefined) return [missingFile("compose", file, lines)];
   const written = readComposeFile(text);
   if ("problems" in written) return written.problems.map((problem) => ({ file, ...problem }));
-  const problems = await remarksOf(file, text, async () => {
-    await checkComposeSources(files, dirname(files.root), basename(files.root), [file], (source, bounds) => {
-      const result = readYaml(source, bounds);
-      return Promise.resolve("problems" in result ? result : { value: result.document.value });
-    });
-  });
+  const compose = await findCompose?.();
+  // With compose, reading the model checks the sources.
+  const problems =
+    compose === undefined ? await remarksOf(file, text, () => requireSafeSources(files, file)) : [];
   if (problems.length === 0) {
-    const options = {
-      compose: await findCompose?.(),
-      profiles,
-      env: variablesFor(manifest, env, files.root),
-    };
+    const options = { compose, profiles, env: variablesFor(manifest, env, files.root) };
     problems.push(
       ...(await remarksOf(file, text, async () => {
         const reading = await readComposeModel(files, file, options);

@@ -9,7 +9,7 @@ import { configFailure } from "../runtimes/compose/compose-failure.ts";
 import { isChosen, readResolved } from "../runtimes/compose/compose-document.ts";
 import { checkComposeSources, invalid, type YamlReader } from "../runtimes/compose/compose-sources.ts";
 import { listOf, mapTexts, mergedRecord, recordOf } from "../runtimes/compose/compose-values.ts";
-import { dotenvValues } from "../runtimes/compose/dotenv-values.ts";
+import { dotenvValues, resolvedTexts } from "../runtimes/compose/dotenv-values.ts";
 import { chooseProject, choiceVariables, composeFilesIn } from "../runtimes/compose/project-files.ts";
 import { composeRequirements, type ComposeRequirement } from "./compose-requirements.ts";
 import { readComposeFile, variablesOf, withDefaults, type ComposeVariable } from "./compose-file.ts";
@@ -131,7 +131,11 @@ async function withCompose(project: Project, compose: ComposeProgram): Promise<P
       );
   const documents = isPlanned
     ? [document]
-    : (await checkComposeSources(files, root, checkout, choice.files, yaml)).documents.map(mergedRecord);
+    : (
+        await checkComposeSources(files, root, checkout, choice.files, yaml, (texts) =>
+          resolvedTexts(read, directory, texts, { PWD: directory, ...env }),
+        )
+      ).documents.map(mergedRecord);
   if (await compose.command.isClassic()) requireClassicSubstitution(documents, name);
   const variables = variablesOf(documents);
   const dotenv = (await files.has(posix.join(posix.dirname(name), ".env")))

@@ -32,7 +32,8 @@ export async function fromCompose(
   const required: string[] = [];
   const numbers = new Set(ports.map(({ setting }) => setting));
   for (const variable of model.variables) {
-    if (variable.name === "COMPOSE_PROJECT_NAME") continue;
+    // The project directory is wherever the package is.
+    if (["COMPOSE_PROJECT_NAME", "PWD"].includes(variable.name)) continue;
     if (reserved.test(variable.name)) {
       notes.push(
         `\${${variable.name}} does not become a setting: svc or compose uses it; rename the variable`,

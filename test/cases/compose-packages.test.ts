@@ -259,7 +259,7 @@ const cases: readonly Case[] = [
   {
     name: "mounted directories in variables that nothing sets, and one of the owner",
     files: { "compose.yaml": app('volumes: ["$HOME_DIR/config:/config", "${PWD}/data:/data"]') },
-    settings: { home_dir: { type: "string", env: "HOME_DIR" }, pwd: { type: "string", env: "PWD" } },
+    settings: { home_dir: { type: "string", env: "HOME_DIR" } },
     required: ["home_dir"],
   },
   {
@@ -345,6 +345,29 @@ const cases: readonly Case[] = [
     classicError: /'include' .*; docker-compose 1\.29 does not support it: .*install compose 2$/,
   },
   {
+    name: "paths of files in variables",
+    files: {
+      ".env": "FILES=./files\n",
+      "compose.yaml": `${app(
+        'env_file: ["${ENV_FILE:-app.env}", "$PWD/more.env"]\n    build: "${CONTEXT:-.}"\n    extends: { file: "${BASE:-base}/base.yaml", service: base }',
+      )}secrets: { key: { file: "\${FILES}/key.txt" }, own: { file: "\${PWD}/key.txt" } }
+configs: { site: { file: "\${SITE-./site.conf}" } }
+`,
+      "app.env": "A=1\n",
+      "more.env": "B=1\n",
+      "base/base.yaml": 'services: { base: { env_file: "${BASE_ENV:-base}.env" } }\n',
+      "base/base.env": "C=1\n",
+    },
+    settings: {
+      files: { ...inDotenv, env: "FILES" },
+      env_file: { description: "Default: app.env (in compose.yaml).", type: "string", env: "ENV_FILE" },
+      context: { description: "Default: . (in compose.yaml).", type: "string", env: "CONTEXT" },
+      base: { description: "Default: base (in compose.yaml).", type: "string", env: "BASE" },
+      base_env: { description: "Default: base (in compose.yaml).", type: "string", env: "BASE_ENV" },
+      site: { description: "Default: ./site.conf (in compose.yaml).", type: "string", env: "SITE" },
+    },
+  },
+  {
     name: "several files of one include, and a service that extends a service of them",
     files: {
       "compose.yaml":
@@ -422,6 +445,14 @@ const rejections: readonly { name: string; files: Files; error: RegExp; classicE
     files: { "compose.yaml": app('environment: { A: "a${b:" }') },
     error: /services\.app\.environment\.A has a "\$" that does not start a variable; write "\$\$" instead$/,
     classicError: /Invalid interpolation format/,
+  },
+  {
+    name: "a secret at a path that a variable leads out of the package",
+    files: {
+      ".env": "FILES=../..\n",
+      "compose.yaml": app("init: true", 'secrets: { key: { file: "${FILES}/key.txt" } }'),
+    },
+    error: /^compose\.yaml: secret "\.\.\/\.\.\/key\.txt" is outside the package; move it into the package$/,
   },
   {
     name: "a build from a git repository",

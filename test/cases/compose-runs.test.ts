@@ -125,6 +125,30 @@ for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries())
     t.pass();
   });
 
+  runTest(`paths of files may be in variables: ${name}${skipped}`, async (t) => {
+    const fixture = fixtureOf();
+    const app = await fixture.app(`paths-${at}`, manifest, {
+      files: {
+        ".env": "KEYS=./keys\n",
+        "local.env": "A=one\n",
+        "keys/key.txt": "key\n",
+        "keys/own.txt": "own\n",
+        "compose.yaml": `services:
+  app:
+    image: svc/shell:1
+    command: ${shell("echo $$A $$(cat /run/secrets/key) $$(cat /run/secrets/own)")}
+    env_file: "\${ENV_FILE:-local.env}"
+    secrets: [key, own]
+secrets: { key: { file: "\${KEYS}/key.txt" }, own: { file: "\${PWD}/keys/own.txt" } }
+`,
+      },
+    });
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["app | one key own"]);
+    await end(fixture, app);
+    t.pass();
+  });
+
   runTest(`services that wait for others start after them: ${name}${skipped}`, async (t) => {
     const fixture = fixtureOf();
     const app = await fixture.app(`waits-${at}`, manifest, {

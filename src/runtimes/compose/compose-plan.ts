@@ -3,7 +3,7 @@
  * without other files. Then svc checks and changes the result.
  */
 import { createHash } from "node:crypto";
-import { join, posix } from "node:path";
+import { join, posix, relative } from "node:path";
 import type { EngineEvents } from "../../engine/events.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
 import type { IsolatedRun } from "../../run-as/isolated-run.ts";
@@ -34,6 +34,7 @@ import {
   contentVariablesOf,
   invalid,
   type ComposeSources,
+  type TextResolver,
   type YamlReader,
 } from "./compose-sources.ts";
 import { withInlineFiles, withVariables, type InlineFile } from "./inline-files.ts";
@@ -44,7 +45,7 @@ import { withHostPorts } from "./service-ports.ts";
 import { requireClassicSubstitution } from "./classic-substitution.ts";
 import { configFailure } from "./compose-failure.ts";
 import { ConfigCache, type CachedConfig } from "./config-cache.ts";
-import { dotenvValues } from "./dotenv-values.ts";
+import { dotenvValues, resolvedTexts } from "./dotenv-values.ts";
 import { chooseProject, type ProjectChoice } from "./project-files.ts";
 import { ProjectReads } from "./project-reads.ts";
 
@@ -66,9 +67,10 @@ interface OpenProject {
   readonly reads: ProjectReads;
   readonly readYaml: YamlReader;
   readonly readValues: ValueReader;
+  readonly resolveTexts: TextResolver;
 }
 
-interface ConfigInputs extends Omit<OpenProject, "readValues"> {
+interface ConfigInputs extends Omit<OpenProject, "readValues" | "resolveTexts"> {
   readonly section: ComposeSection;
   readonly sources: ComposeSources;
 }
@@ -137,9 +139,11 @@ export class ComposePlanner {
       );
     }
     const userHelper = await userHelpers.as(app.uid);
-    const { reads, readYaml, choice } = await this.#open(app, ended);
+    const { reads, readYaml, choice, resolveTexts } = await this.#open(app, ended);
     const checkout = checkoutOf(app);
-    const sources = await checkComposeSources(reads, app.directory, checkout, choice.files, readYaml);
+    const sources = await checkComposeSources(
+      ...([reads, app.directory, checkout, choice.files, readYaml, resolveTexts] as const),
+    );
     const inputs = { section, choice, sources, reads, readYaml };
     const isClassic = await this.#options.command.isClassic();
     if (isClassic) requireClassicSubstitution(sources.documents, file);
@@ -200,7 +204,23 @@ export class ComposePlanner {
       return await this.#dotenvValues(isolated, join(app.directory, directory), names, readYaml, signal);
     };
     const place = { root: app.directory, checkout: checkoutOf(app), section };
-    return { reads, readYaml, readValues, choice: await chooseProject(reads, place, readValues) };
+    const choice = await chooseProject(reads, place, readValues);
+    const directory = join(app.directory, checkoutOf(app), posix.dirname(choice.files[0]));
+    const resolveTexts: TextResolver = async (texts) => {
+      const dotenv = posix.join(relative(app.directory, directory), ".env");
+      // Compose gets only what was read.
+      if ((await entryType(reads, app.directory, dotenv)) === "file")
+        await reads.readFile(app.directory, dotenv);
+      await using isolated = await userHelpers.isolate(app.uid, reads.copied);
+      const options = { command: this.#options.command, runner: isolated, readYaml, signal };
+      return await resolvedTexts(
+        { ...options, copies: isolated.directory },
+        isolated.copyOf(directory),
+        texts,
+        environmentOf(app, section),
+      );
+    };
+    return { reads, readYaml, readValues, resolveTexts, choice };
   }
 
   /**

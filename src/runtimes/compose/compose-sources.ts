@@ -26,6 +26,9 @@ type Reader = Pick<UserHelper, "readFile" | "stat">;
 /** Parses YAML off the main thread, on the share of the app's owner. */
 export type YamlReader = (text: string, bounds: YamlBounds) => Promise<YamlReading>;
 
+/** The values of texts with variables such as `${NAME}`, in the same order, as compose resolves them. */
+export type TextResolver = (texts: readonly string[]) => Promise<readonly string[]>;
+
 export interface ComposeSources {
   /** Digest of all of compose's inputs except the path of the checkout: equal digests mean equal projects. */
   readonly digest: string;
@@ -39,6 +42,7 @@ export interface ComposeSources {
  * @param checkout path relative to `root`, or `.`
  * @param files paths relative to the checkout; the first determines the project directory
  * @param readYaml parses the files
+ * @param resolveTexts resolves paths with variables; without it, they are rejected
  * @throws SvcError `package_invalid` with the file and the line
  */
 export async function checkComposeSources(
@@ -47,11 +51,14 @@ export async function checkComposeSources(
   checkout: string,
   files: readonly [string, ...string[]],
   readYaml: YamlReader,
+  resolveTexts?: TextResolver,
 ): Promise<ComposeSources> {
   const [file] = files;
   const base = posix.join(checkout, posix.dirname(file));
   const documents: JsonValue[] = [];
   const digest = createHash("sha256");
+  // A variable such as PWD may contain the path of the package.
+  const own = `${posix.join(root, checkout)}/`;
   const add = (...parts: readonly (string | Buffer)[]): void => {
     for (const part of parts) digest.update(`${Buffer.byteLength(part)}:`).update(part);
   };
@@ -71,9 +78,16 @@ export async function checkComposeSources(
     const { bytes, document } = await readDocument(userHelper, root, next.path, name, readYaml);
     add(name, bytes);
     documents.push(document);
+    const from = posix.join(root, next.from);
+    const resolveHere =
+      resolveTexts &&
+      (async (texts: readonly string[]): Promise<readonly string[]> =>
+        (await resolveTexts(texts)).map((text) =>
+          text.startsWith(own) ? posix.relative(from, text) : text,
+        ));
     // Compose reads `.env` if it exists, which may be a symlink out of the checkout.
     const references: Reference[] = [
-      ...referencesOf(name, document, next.isIncluded),
+      ...(await resolvedReferences(name, document, next.isIncluded, resolveHere)),
       { kind: "env_file", text: ".env" },
     ];
     for (const { text, kind, directory } of references) {
@@ -183,16 +197,44 @@ interface Reference {
   readonly directory?: string;
 }
 
-function* referencesOf(name: string, document: JsonValue, isIncluded: boolean): Generator<Reference> {
+/** Included files have other variables than the project, so their paths stay as written. */
+async function resolvedReferences(
+  name: string,
+  document: JsonValue,
+  isIncluded: boolean,
+  resolveTexts: TextResolver | undefined,
+): Promise<Reference[]> {
+  const texts = new Set<string>();
+  const references = [
+    ...referencesOf(name, document, isIncluded, (text) => {
+      if (text.includes("$")) texts.add(text);
+      return text;
+    }),
+  ];
+  if (texts.size === 0 || isIncluded || resolveTexts === undefined) return references;
+  const written = [...texts];
+  const values = await resolveTexts(written);
+  const valueOf = new Map(written.map((text, at) => [text, values[at] ?? text]));
+  return [...referencesOf(name, document, isIncluded, (text) => valueOf.get(text) ?? text)];
+}
+
+function* referencesOf(
+  name: string,
+  document: JsonValue,
+  isIncluded: boolean,
+  valueOf: (text: string) => string,
+): Generator<Reference> {
   const root = mergedRecord(document);
+  const pathsOf = (kind: ReferenceKind, value: JsonValue | undefined): string[] =>
+    pathsIn(name, kind, value).map(valueOf);
   const texts = function* (kind: ReferenceKind, value: JsonValue | undefined): Generator<Reference> {
-    for (const text of pathsIn(name, kind, value)) yield { kind, text };
+    for (const text of pathsOf(kind, value)) yield { kind, text };
   };
   for (const include of listOf(root["include"])) {
     const entry = typeof include === "string" ? { path: include } : mergedRecord(include);
     requireKnownKeys(name, entry, isIncluded);
-    const paths = pathsIn(name, "include", entry["path"]);
-    const [chosen = ""] = pathsIn(name, "directory", entry["project_directory"]);
+    const paths = pathsOf("include", entry["path"]);
+    const [chosen = ""] = pathsOf("directory", entry["project_directory"]);
     const directory = chosen || posix.dirname(paths[0] ?? "");
     for (const text of paths) yield { kind: "include", text, directory };
     yield* texts("directory", entry["project_directory"]);

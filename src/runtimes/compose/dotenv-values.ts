@@ -25,26 +25,52 @@ const unset = "svc:unset";
  * @throws SvcError `package_invalid` if compose rejects the file
  */
 export async function dotenvValues(
-  { command, runner, readYaml, copies, signal }: DotenvOptions,
+  options: DotenvOptions,
   directory: string,
   names: Iterable<string>,
 ): Promise<ReadonlyMap<string, string>> {
   const environment = Object.fromEntries(
     [...names].filter((name) => /^[A-Za-z_]\w*$/.test(name)).map((name) => [name, `\${${name}-${unset}}`]),
   );
-  if (Object.keys(environment).length === 0) return new Map();
+  const values = await resolvedPairs(options, directory, environment);
+  return new Map(Object.entries(values).filter(([, value]) => value !== unset));
+}
+
+/**
+ * The values of texts with variables, with the `.env` of a directory and other variables, which take precedence.
+ * @param directory absolute path
+ * @throws SvcError `package_invalid` if compose rejects a text or `.env`
+ */
+export async function resolvedTexts(
+  options: DotenvOptions,
+  directory: string,
+  texts: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Promise<readonly string[]> {
+  const keys = texts.map((_, at) => `TEXT_${at}`);
+  const written = Object.fromEntries(keys.map((key, at) => [key, texts[at] ?? ""]));
+  const values = await resolvedPairs(options, directory, written, env);
+  return keys.map((key) => values[key] ?? "");
+}
+
+async function resolvedPairs(
+  { command, runner, readYaml, copies, signal }: DotenvOptions,
+  directory: string,
+  environment: Readonly<Record<string, string>>,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Record<string, string>> {
+  if (Object.keys(environment).length === 0) return {};
   const project = JSON.stringify({ services: { values: { image: "none", environment } } });
   const { exitCode, stdout, stderr, truncated } = await command.run(
     runner,
     ["--file", "-", "--project-directory", directory, "config"],
     {
-      ...{ cwd: directory, stdin: Buffer.from(project), env: { COMPOSE_PROJECT_NAME: "values" } },
+      ...{ cwd: directory, stdin: Buffer.from(project), env: { ...env, COMPOSE_PROJECT_NAME: "values" } },
       ...{ timeoutMs, readsChoices: true, ...(signal && { signal }) },
     },
   );
   if (exitCode !== 0) throw invalid(".env", configFailure(withoutCopies(stderr, copies)));
   if (truncated) throw invalid(".env", "the values that the compose file uses are too long; shorten them");
-  const { services } = await readResolved(stdout, ".env", readYaml);
-  const values = pairsOf(recordOf(recordOf(services)["values"])["environment"]);
-  return new Map(Object.entries(values).filter(([, value]) => value !== unset));
+  const { services } = await readResolved(stdout, ".env", readYaml, copies);
+  return pairsOf(recordOf(recordOf(services)["values"])["environment"]);
 }
