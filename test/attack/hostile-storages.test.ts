@@ -76,6 +76,14 @@ test("a storage that lists a key of megabytes is rejected", async (t) => {
   });
 });
 
+test("a page that would keep the thread busy for seconds is not parsed", async (t) => {
+  const page = `<ListBucketResult>${"&amp;".repeat(1 << 20)}</ListBucketResult>`;
+  const storage = await storageAt(t, (response) => sendList(response, page));
+  await t.throwsAsync(storage.list(undefined, AbortSignal.timeout(20_000)), {
+    message: "the S3 server sent a response that is too large",
+  });
+});
+
 test("an object of more than 2^53 bytes is not opened", async (t) => {
   const storage = await storageAt(t, (response) => {
     response.writeHead(200, { "Content-Length": "18446744073709551615" }).end();

@@ -27,8 +27,11 @@ const requestMs = 10 * 60_000;
 const maxObjects = 100_000;
 /** Limit for consecutive pages. A server may send some, such as for removed objects; a faulty one may never stop. */
 const maxEmptyPages = 100;
-/** Limit for a response that is parsed as a whole. A page of a listing has at most 1,000 keys of 1 KiB. */
-const maxResponseBytes = 16 << 20;
+/**
+ * Limit for a response that is parsed as a whole, at up to 0.7 s of the thread for each MiB. A page of a listing has at
+ * most 1,000 keys of 1 KiB.
+ */
+const maxResponseBytes = 4 << 20;
 /** Limit for its duration, as a multiple of the silence that breaks a connection: a server may send a byte at a time. */
 const maxResponseSilences = 4;
 /** Limit of S3 for a key. */
