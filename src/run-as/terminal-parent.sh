@@ -24,7 +24,7 @@ umask 022
 eval "$(cat <&3)"
 exec 3<&-
 # Errors of exec would begin with the name of this script.
-if ! command -v -- "$1" >/dev/null; then
+if [ -z "$(command -v -- "$1")" ]; then
   echo "svc: command not found: \"$1\"" >&2
   exit 127
 fi

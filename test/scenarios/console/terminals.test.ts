@@ -2,9 +2,11 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, lstat, mkdir, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as turn, setTimeout as wait } from "node:timers/promises";
+import { promisify } from "node:util";
 import test from "ava";
 import { AppService, type ConsoleOutput } from "../../../gen/svc/v1/app_pb.ts";
 import { OutputWindow } from "../../../src/console/output-window.ts";
@@ -306,6 +308,20 @@ test("in a pipe svc shell runs its input, and returns the exit code", async (t) 
   ] as const) {
     t.deepEqual(await svc(["app", "shell", "web", "--", command]), { code, out: "", err: `svc: ${why}\n` });
   }
+});
+
+rootTest("a program starts on a host where /dev/null cannot be opened", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-terminal-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  await writeFile(join(dir, "variables"), "");
+  const parent = join(import.meta.dirname, "../../../src/run-as/terminal-parent.sh");
+  // A device without a driver, in a mount namespace of this test.
+  const script = `
+    mknod "$1/null" c 240 240 && mount --bind "$1/null" /dev/null || exit 99
+    exec 3<"$1/variables" 4<"$1/variables"
+    exec sh "$2" "Uid:\t0\t0\t0\t0" . "" / sh -c "echo started"`;
+  const { stdout } = await promisify(execFile)("unshare", ["-m", "sh", "-c", script, "sh", dir, parent]);
+  t.is(stdout, "started\n");
 });
 
 test("at a terminal, keys are passed on unchanged, the window's size is followed, and Ctrl-P Ctrl-Q detaches", async (t) => {
