@@ -2,7 +2,7 @@
  * Lets a person at a terminal abbreviate the IDs of their own apps, and suggests one for a mistyped ID. Scripts must
  * pass the whole ID: a later app may share the prefix.
  */
-import { notFound } from "../errors.ts";
+import { notFound, type ReasonPayloads } from "../errors.ts";
 import type { CommandContext } from "./context.ts";
 import { sudoUid } from "./client/routing.ts";
 import { nearWord } from "../lib/near-word.ts";
@@ -35,20 +35,36 @@ export async function unabbreviated<Request>(
   return only === undefined ? undefined : { ...request, id: only };
 }
 
-/** The error, with the caller's app that has the missing ID as its name, or whose ID it probably means. Other users' apps do not count. */
+/**
+ * The error, with the caller's app that has the missing ID as its name, or whose ID it probably means; for a job of no
+ * such app, else with all of the caller's apps. Other users' apps do not count.
+ */
 export async function withNearId(context: CommandContext, error: unknown): Promise<unknown> {
   const known = asSvcError(error);
-  const missing = missingApp(error);
+  const missingInJob = missingAppOfJob(error);
+  const missing = missingApp(error) ?? missingInJob;
   if (known === undefined || known instanceof AdvisedError || missing === undefined) return error;
   const apps = await ownApps(context.uninterrupted(suggestionLimitMs)).catch(() => []);
   const named = apps.find(({ name }) => name === missing);
   if (named !== undefined)
     return new AdvisedError(known, `${known.message}; the app named "${missing}" has the ID "${named.id}"`);
-  const near = nearWord(
-    missing,
-    apps.map(({ id }) => id),
-  );
-  return near === undefined ? error : new AdvisedError(known, `${known.message}; did you mean "${near}"?`);
+  const ids = apps.map(({ id }) => id);
+  const near = nearWord(missing, ids);
+  if (near !== undefined) return new AdvisedError(known, `${known.message}; did you mean "${near}"?`);
+  if (missingInJob === undefined) return error;
+  const yours = ids.length === 0 ? "you have no apps" : `your apps: ${ids.join(", ")}`;
+  return new AdvisedError(known, `${known.message}; ${yours}`);
+}
+
+/** The ID of the app that a job names and its owner does not have; undefined for other errors. */
+export function missingAppOfJob(error: unknown): string | undefined {
+  const { violations = [] } = (asSvcError(error)?.payload ?? {}) as Partial<
+    ReasonPayloads["invalid_request"]
+  >;
+  return violations
+    .filter(({ field = "" }) => field.endsWith("action.app"))
+    .map(({ description = "" }) => /^no app "(.*)"$/s.exec(description)?.[1])
+    .find((app) => app !== undefined);
 }
 
 /** The ID of the app that was not found; undefined for other errors. */

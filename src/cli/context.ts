@@ -280,9 +280,10 @@ export class CommandContext implements AsyncDisposable {
     return exitCode;
   }
 
-  /** The error, with the ID that a mistyped one probably means. */
+  /** The error, with the ID of an app that a mistyped one probably means. */
   async #withNearId(error: unknown): Promise<unknown> {
-    if (asSvcError(error)?.reason !== "not_found") return error;
+    // A job names its app in a field of the request.
+    if (!["not_found", "invalid_request"].includes(asSvcError(error)?.reason ?? "")) return error;
     const { withNearId } = await import("./abbreviation.ts");
     return withNearId(this, error);
   }

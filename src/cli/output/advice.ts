@@ -1,6 +1,7 @@
 /** Advice on the next step, for errors of particular commands. */
 import type { SvcError, ReasonPayloads } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
+import { missingAppOfJob } from "../abbreviation.ts";
 import { shellWord } from "../../lib/shell-word.ts";
 import { AdvisedError, asSvcError } from "./failure.ts";
 import type { Action, RunCommand } from "../run-command.ts";
@@ -29,8 +30,10 @@ export function advised(thrown: unknown, advice: Advice, context: CommandContext
 }
 
 /** The next step when a command about jobs fails. */
-export const adviceOnJobs: Advice = ({ reason, payload }, { host }) => {
-  if (reason !== "invalid_request" || host.uid === 0) return undefined;
+export const adviceOnJobs: Advice = (error, { host }) => {
+  const { reason, payload } = error;
+  if (reason !== "invalid_request" || host.uid === 0 || missingAppOfJob(error) !== undefined)
+    return undefined;
   const { violations = [] } = (payload ?? {}) as Partial<ReasonPayloads["invalid_request"]>;
   const isAbout = (what: string): boolean =>
     violations.some(({ field = "" }) => field === `action.${what}` || field.endsWith(`.action.${what}`));

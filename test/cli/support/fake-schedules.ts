@@ -94,6 +94,8 @@ export function fakeSchedules(
       if (trigger.includes("61")) throw invalidField("trigger", 'minute "61" must be 0 to 59');
       if (id === "forbidden") throw invalidField("action.type", "node_reboot is for root's jobs");
       if (trigger === "59 23 31 12 *") throw new SvcError("too_many", "too many jobs");
+      const { app } = request.action ?? {};
+      if (app === "helo" || app === "nope") throw invalidField("action.app", `no app "${app}"`);
       if (id === "appless") throw invalidField("action.app", "is required");
       meanwhile.shift()?.(jobs);
       const at = jobs.findIndex((job) => job.id === id && job.owner === owner);
