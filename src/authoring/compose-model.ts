@@ -4,6 +4,7 @@ import type { SvcError } from "../errors.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { mapValues } from "../lib/map-values.ts";
 import { readYaml, type Problem, type YamlDocument } from "../packages/manifest/yaml-document.ts";
+import { withBindVolumes } from "../runtimes/compose/bind-volumes.ts";
 import { requireClassicSubstitution } from "../runtimes/compose/classic-substitution.ts";
 import { configFailure } from "../runtimes/compose/compose-failure.ts";
 import { isChosen, readResolved } from "../runtimes/compose/compose-document.ts";
@@ -65,8 +66,9 @@ export async function readComposeModel(
   const { document, lineOf } = reading.file;
   const project: Project = { files, name, text, document, section: { file: name, profiles }, env };
   const parts = compose === undefined ? withoutCompose(project) : await withCompose(project, compose);
-  const requirements = composeRequirements(parts.resolved, files.root, lineOf);
-  return { model: { document, lineOf, requirements, ...parts } };
+  const resolved = withBindVolumes(parts.resolved, files.root);
+  const requirements = composeRequirements(resolved, files.root, lineOf);
+  return { model: { document, lineOf, requirements, ...parts, resolved } };
 }
 
 /** The paths in `COMPOSE_FILE` of the package's `.env`. */

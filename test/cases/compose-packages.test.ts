@@ -345,6 +345,29 @@ const cases: readonly Case[] = [
     classicError: /'include' .*; docker-compose 1\.29 does not support it: .*install compose 2$/,
   },
   {
+    name: "volumes that mount directories of the package",
+    files: {
+      "compose.yaml": app(
+        'volumes: ["db:/db", "media:/media:ro"]',
+        `volumes:
+  db: { driver: local, driver_opts: { type: none, o: bind, device: ./db } }
+  media: { driver_opts: { type: none, o: "bind,ro", device: "\${PWD}/media" } }`,
+      ),
+    },
+  },
+  {
+    name: "a volume that mounts a directory of the host",
+    files: {
+      "compose.yaml": app(
+        'volumes: ["db:/db"]',
+        "volumes: { db: { driver: local, driver_opts: { type: none, o: bind, device: /srv/db } } }",
+      ),
+    },
+    permissions: ["host_mounts"],
+    notes:
+      /^volume "db" gives a volume driver the options device, o, type, which only root's own apps may do/,
+  },
+  {
     name: "paths of files in variables",
     files: {
       ".env": "FILES=./files\n",

@@ -125,6 +125,33 @@ for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries())
     t.pass();
   });
 
+  runTest(
+    `a volume that mounts a directory of the package is data of the app: ${name}${skipped}`,
+    async (t) => {
+      const fixture = fixtureOf();
+      const app = await fixture.app(`bind-volume-${at}`, manifest, {
+        uid: nobody,
+        files: {
+          "db/seed.txt": "seed\n",
+          "compose.yaml": `services:
+  app:
+    image: svc/shell:1
+    command: ${shell("cat /db/seed.txt; echo written > /db/new.txt")}
+    volumes: ["db:/db"]
+volumes: { db: { driver: local, driver_opts: { type: none, o: bind, device: "\${PWD}/db" } } }
+`,
+        },
+      });
+      await startApp(fixture.compose, app);
+      await requireLines(fixture, app, ["app | seed"]);
+      await eventually(async () => {
+        assert.equal(await readFile(join(app.directory, "data/db/new.txt"), "utf8"), "written\n");
+      });
+      await end(fixture, app);
+      t.pass();
+    },
+  );
+
   runTest(`paths of files may be in variables: ${name}${skipped}`, async (t) => {
     const fixture = fixtureOf();
     const app = await fixture.app(`paths-${at}`, manifest, {

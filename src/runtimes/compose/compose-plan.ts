@@ -26,6 +26,7 @@ import type { PublishOptions } from "../containers/published-ports.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { entryType } from "../entry-type.ts";
 import { withAdoptedMounts, withoutAdopted } from "./adopted-data.ts";
+import { withBindVolumes } from "./bind-volumes.ts";
 import { dataBinds, withData } from "./checkout-binds.ts";
 import type { ComposeCommand } from "./compose-command.ts";
 import { readResolved, runnableProject, withoutCopies, type RunnableProject } from "./compose-document.ts";
@@ -148,7 +149,8 @@ export class ComposePlanner {
     const isClassic = await this.#options.command.isClassic();
     if (isClassic) requireClassicSubstitution(sources.documents, file);
     const { text, values, copies } = await this.#config(app, inputs, ended);
-    const resolved = await readResolved(text, file, readYaml, copies);
+    const written = await readResolved(text, file, readYaml, copies);
+    const resolved = withBindVolumes(written, join(app.directory, checkout));
     requireFewParts(resolved, file, isRoots);
     const variables = { ...values, ...environmentOf(app, section) };
     const project = runnableProject(withVariables(resolved, variables, file), {
