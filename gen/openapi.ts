@@ -807,7 +807,7 @@ export interface paths {
         put?: never;
         /**
          * Create a backup
-         * @description Writes one archive to every storage and returns a result for each. The call succeeds even if some storages fail.
+         * @description Writes one archive to every storage and returns a result for each. The call succeeds even if some storages fail. Also tests a restore if the app's policy sets `verify`.
          *
          *     Access: `USER`. Capability: `backups`.
          */

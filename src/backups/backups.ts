@@ -178,8 +178,30 @@ export class Backups {
     return listArchives(options, request, caller);
   }
 
-  /** @throws SvcError see {@link BackupMaker.make} */
+  /**
+   * Creates a backup, and tests it if the app's policy tests each new backup.
+   * @throws SvcError as {@link BackupMaker.make} and {@link BackupVerifier.verify}
+   */
   async create(
+    appId: string,
+    request: CreateRequest,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<BackupOutcome> {
+    const outcome = await this.#make(appId, request, caller, work);
+    const { verify } = this.#options.states.policyOf(await this.#options.finder.find(appId, caller)).spec;
+    const { marks = false, since = "" } = request;
+    if (!verify || marks || since !== "") return outcome;
+    try {
+      await this.#test(appId, outcome.results, caller, work);
+      return outcome;
+    } catch (error) {
+      if (!(error instanceof SvcError) || error.reason !== "not_possible") throw error;
+      return { ...outcome, warnings: [...outcome.warnings, `the backup was not tested: ${error.message}`] };
+    }
+  }
+
+  async #make(
     appId: string,
     request: CreateRequest,
     caller: AppCaller,
@@ -215,15 +237,23 @@ export class Backups {
   async makeByPolicy(app: AppRecord, caller: AppCaller, work: WorkOptions): Promise<void> {
     const { spec } = this.#options.states.policyOf(app);
     const { storages, mode, verify, trigger: _, catchUp: __, ...retention } = spec;
-    const { results } = await this.create(app.id, { storages, mode, ...retention }, caller, work);
+    const { results } = await this.#make(app.id, { storages, mode, ...retention }, caller, work);
     const failures = failuresOf(results);
-    const taken = results.filter(({ error }) => error === "");
-    // Encrypted archives cannot be opened without an identity.
-    const readable = taken.find(({ name }) => parseArchiveName(name)?.isEncrypted === false);
-    if (verify && readable !== undefined)
-      await this.verifier.verify({ ...readable, appId: app.id, identity: "" }, true, caller, work);
+    if (verify && results.some(isReadable)) await this.#test(app.id, results, caller, work);
     if (failures !== "") throw new SvcError("unavailable", failures);
-    if (verify && readable === undefined) throw new SvcError("not_possible", encryptedCannotBeTested);
+    if (verify) requireReadable(results);
+  }
+
+  /** Tests a restore of one of the new archives. @throws SvcError as {@link BackupVerifier.verify} */
+  async #test(
+    appId: string,
+    results: readonly StorageResult[],
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<void> {
+    if (results.every(({ error }) => error !== "")) return;
+    const readable = requireReadable(results);
+    await this.verifier.verify({ ...readable, appId, identity: "" }, true, caller, work);
   }
 
   /**
@@ -231,7 +261,7 @@ export class Backups {
    * @throws as {@link create}, and if all storages failed
    */
   async makeOne(app: AppRecord, caller: AppCaller, work: WorkOptions): Promise<void> {
-    const { results } = await this.create(app.id, { storages: [], mode: "" }, caller, work);
+    const { results } = await this.#make(app.id, { storages: [], mode: "" }, caller, work);
     if (results.some(({ error }) => error === "")) return;
     throw new SvcError("unavailable", `the backup failed on all storages: ${failuresOf(results)}`);
   }
@@ -373,6 +403,18 @@ export class Backups {
     yield { sizeBytes, bytes: new Uint8Array() };
     for await (const bytes of file.read(start, end, signal)) yield { sizeBytes, bytes };
   }
+}
+
+/** Encrypted archives cannot be opened without an identity. */
+function isReadable({ name, error }: StorageResult): boolean {
+  return error === "" && parseArchiveName(name)?.isEncrypted === false;
+}
+
+/** @throws SvcError `not_possible` */
+function requireReadable(results: readonly StorageResult[]): StorageResult {
+  const readable = results.find(isReadable);
+  if (readable === undefined) throw new SvcError("not_possible", encryptedCannotBeTested);
+  return readable;
 }
 
 /** Empty for none. */

@@ -2114,7 +2114,7 @@ export const BackupService: GenService<{
   },
   /**
    * Create a backup. Writes one archive to every storage and returns a result for each. The call succeeds even if some
-   * storages fail.
+   * storages fail. Also tests a restore if the app's policy sets `verify`.
    *
    * @generated from rpc svc.v1.BackupService.CreateBackup
    */

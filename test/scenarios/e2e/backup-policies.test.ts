@@ -107,6 +107,19 @@ test("a due policy creates, verifies and lists a backup, and reports a failure",
   await eventually(() => assert.match(daemon.log(), /"msg":"a policy backup failed"/));
 });
 
+test("a backup on request is tested if the policy tests each new backup", async (t) => {
+  const { backups } = await setUp();
+  const isTested = async (): Promise<boolean> => {
+    const { results } = await backups.createBackup({ appId: "web" });
+    const { backups: listed } = await backups.listBackups({ appId: "web" });
+    return listed.find(({ name }) => name === results[0]?.name)?.restoredAt !== undefined;
+  };
+  await backups.setBackupPolicy({ appId: "web", verify: false });
+  t.false(await isTested());
+  await backups.setBackupPolicy({ appId: "web", verify: true });
+  t.true(await isTested());
+});
+
 test("a backup that was missed while no daemon ran is created at the next start, if the policy allows it", async (t) => {
   const { daemon, apps, backups } = await setUp();
   const dir = join(daemon.dir, "other");
