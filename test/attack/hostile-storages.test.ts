@@ -1,5 +1,6 @@
 /** Hostile S3 servers: their responses must not stop the daemon, use all of its memory, or affect other storages. */
 import { once } from "node:events";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { copyFile, mkdtempDisposable, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -8,7 +9,10 @@ import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { listArchives } from "../../src/backups/archives/archive-list.ts";
 import { newArchiveName } from "../../src/backups/archives/archive-name.ts";
+import type { S3Connection } from "../../src/backups/storages/s3-calls.ts";
+import type { StorageEntry } from "../../src/backups/storages/storage-list.ts";
 import { S3Storage } from "../../src/backups/storages/s3-storage.ts";
 import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
@@ -82,6 +86,29 @@ test("a page that would keep the thread busy for seconds is not parsed", async (
   await t.throwsAsync(storage.list(undefined, AbortSignal.timeout(20_000)), {
     message: "the S3 server sent a response that is too large",
   });
+});
+
+test("others are served while the longest listing is read", async (t) => {
+  const objects = Array.from({ length: 100_000 }, () => ({ key: `svc/web/${name}`, sizeBytes: 1 }));
+  const thread = { call: () => Promise.resolve(objects) } as unknown as S3Thread;
+  const storage = new S3Storage(thread, {} as S3Connection, prefix);
+  const options = {
+    storages: {
+      all: () => [],
+      find: () => ({ name: "far" }) as StorageEntry,
+      open: () => storage,
+    },
+    ...{ catalog: { archives: () => new Map() }, log: { warn: () => undefined }, nodeId: "0123abcd" },
+  };
+  const page = { appId: "", storage: "far", limit: 10, pageToken: "" };
+  const over = new AbortController();
+  const listing = listArchives(options, page, { uid: 0, ownerUid: 0, root: true }).finally(() =>
+    over.abort(),
+  );
+  let turns = 0;
+  for (; !over.signal.aborted; turns++) await nextTurn();
+  t.is((await listing).archives.length, 10);
+  t.true(turns > 10, `${turns} turns`);
 });
 
 test("an object of more than 2^53 bytes is not opened", async (t) => {

@@ -9,6 +9,7 @@ import type { StoredArchive } from "../storages/storage.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 import type { Log } from "../../lib/log.ts";
 import { unlessAborted } from "../../lib/abort.ts";
+import { slicePauses } from "../../lib/slice-pauses.ts";
 
 export interface ListRequest {
   /** Empty: all visible apps. */
@@ -96,13 +97,17 @@ async function archivesOn(
   const appsWithRecords = new Set(
     [...known.values()].flatMap((row) => (row.storage === storage ? row.appId : [])),
   );
-  return listed.map((archive) => {
+  const archives: ListedArchive[] = [];
+  const pause = slicePauses();
+  for (const archive of listed) {
+    await pause();
     const { name, host, appId: app } = archive;
     const row = known.get(keyOf({ storage, name }));
     const isOfThisNode = host === nodeId && (row !== undefined || !appsWithRecords.has(app));
     const { verifiedAtMs, restoredAtMs } = row ?? {};
-    return { ...archive, storage, isOfThisNode, verifiedAtMs, restoredAtMs };
-  });
+    archives.push({ ...archive, storage, isOfThisNode, verifiedAtMs, restoredAtMs });
+  }
+  return archives;
 }
 
 function whyNot(error: unknown, storage: string, log: ArchiveListOptions["log"]): string {

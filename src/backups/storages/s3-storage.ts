@@ -1,5 +1,6 @@
 /** Archives in a bucket: `PREFIX/APP/NAME`. */
 import { notFound } from "../../errors.ts";
+import { slicePauses } from "../../lib/slice-pauses.ts";
 import { parseArchiveName } from "../archives/archive-name.ts";
 import type { S3Connection } from "./s3-calls.ts";
 import type { S3Thread } from "./s3-thread.ts";
@@ -21,12 +22,16 @@ export class S3Storage implements Storage {
   async list(appId: string | undefined, signal: AbortSignal): Promise<StoredArchive[]> {
     const prefix = appId === undefined ? this.#prefix : `${this.#prefix}${appId}/`;
     const objects = await this.#thread.call(this.#connection, "list", { prefix }, { signal });
-    return objects.flatMap(({ key, sizeBytes }) => {
+    const archives: StoredArchive[] = [];
+    const pause = slicePauses();
+    for (const { key, sizeBytes } of objects) {
+      await pause();
       const [id, name = "", ...rest] = key.slice(this.#prefix.length).split("/");
       const parsed = parseArchiveName(name);
-      if (parsed === undefined || parsed.appId !== id || rest.length > 0) return [];
-      return [{ ...parsed, name, sizeBytes }];
-    });
+      if (parsed !== undefined && parsed.appId === id && rest.length === 0)
+        archives.push({ ...parsed, name, sizeBytes });
+    }
+    return archives;
   }
 
   async count(namePrefix: string, signal: AbortSignal): Promise<number> {
