@@ -157,6 +157,37 @@ for (const [form, options] of Object.entries(sparseForms)) {
   }
 }
 
+const gnuForms = {
+  "an incremental backup": ["--format=gnu", "--incremental"],
+  "an incremental backup in the POSIX format": ["--format=pax", "--incremental"],
+  "a label": ["--format=gnu", "--label=nightly"],
+  "a label in the POSIX format": ["--format=pax", "--label=nightly"],
+  "times before 1970": ["--format=gnu", "--mtime=1969-12-30 UTC"],
+};
+
+for (const [form, options] of Object.entries(gnuForms)) {
+  rootTest(`a tar of GNU tar is unpacked: ${form}`, async (t) => {
+    const { home, files, as } = await newGround();
+    await as(
+      ownerUid,
+      "sh",
+      "-c",
+      `mkdir -p ${home}/in/sub; echo a > ${home}/in/a; echo b > ${home}/in/sub/b`,
+    );
+    const path = `${home}/a.tar`;
+    execFileSync("tar", ["-C", home, ...options, "-cf", path, "in"]);
+    await files.extractArchive({ path, target: `${home}/out` });
+    t.is(await readFile(`${home}/out/in/a`, "utf8"), "a\n");
+    t.is(await readFile(`${home}/out/in/sub/b`, "utf8"), "b\n");
+    t.deepEqual((await readdir(`${home}/out/in`)).toSorted(), ["a", "sub"]);
+    const listed = execFileSync("tar", ["--utc", "-tvf", path, "in/a"], { encoding: "utf8" });
+    if (form.startsWith("times")) {
+      t.regex(listed, /1969-12-30 00:00/);
+      t.is((await lstat(`${home}/out/in/a`)).mtimeMs, Date.UTC(1969, 11, 30));
+    }
+  });
+}
+
 for (const format of ["tar.gz", "tar.zst", "zip"]) {
   rootTest(`a file with holes survives ${format} with the default limits`, async (t) => {
     const { home, files, as } = await newGround();

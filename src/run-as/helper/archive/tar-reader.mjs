@@ -54,6 +54,9 @@ const types = new Map([
   ["6", "fifo"],
 ]);
 
+/** Type of a directory in an incremental backup of GNU tar. */
+const dumpDirectory = "D";
+
 /** Types of long names in GNU tars: the equivalent record of an extended header. @type {ReadonlyMap<string, string>} */
 const longNames = new Map([
   ["L", "path"],
@@ -218,6 +221,8 @@ export class TarReader {
       if (size === 0) this.#neededBytes = blockBytes;
       return;
     }
+    // The volume's label, which GNU tar writes first with `--label`.
+    if (type === "V" && this.#external && octal(block, 124, 12) === 0) return;
     if (type === "S" && this.#external) {
       this.#oldSparse = { block: Buffer.from(block), parts: [] };
       this.#takeParts(block, 386, 4);
@@ -280,7 +285,10 @@ export class TarReader {
     const older = oldSparse ?? (this.#external ? olderSparse(extended) : undefined);
     const sparse = older !== undefined || isSparse(extended);
     if (sparse && type !== "file") throw damaged("has a sparse entry that is not a file");
-    const stored = number(extended.get("size")) ?? octal(block, 124, 12);
+    const declared = number(extended.get("size")) ?? octal(block, 124, 12);
+    // The names that an incremental backup of GNU tar lists; they are also entries.
+    const listed = typeFlag === dumpDirectory ? declared : 0;
+    const stored = declared - listed;
     // Only files have content; tar(1) itself is inconsistent about other entries that declare content.
     if (stored !== 0 && type !== "file") throw damaged("has content for an entry that has none");
     /** @type {TarEntry} */
@@ -296,7 +304,7 @@ export class TarReader {
       mode: octal(block, 100, 8) & 0o7777,
       uid: number(extended.get("uid")) ?? octal(block, 108, 8),
       gid: number(extended.get("gid")) ?? octal(block, 116, 8),
-      mtime: extended.get("mtime") ?? String(octal(block, 136, 12)),
+      mtime: extended.get("mtime") ?? timeOf(block),
       at: this.#at,
       dataAt: this.#position,
     };
@@ -307,7 +315,7 @@ export class TarReader {
     this.entries++;
     this.#handler.entry(entry, headers);
     this.#remainingBytes = stored;
-    this.#paddingLeft = paddingBytes(stored);
+    this.#paddingLeft = listed + paddingBytes(declared);
     this.#state = "content";
     if (stored === 0) this.#enterPadding();
   }
@@ -348,18 +356,32 @@ function externalType(path, typeFlag) {
   // Tars from before POSIX mark directories only by their names. Contiguous files are files.
   const isFile = typeFlag === "0" || typeFlag === "\0" || typeFlag === "7";
   if (isFile && path.endsWith("/")) return "directory";
+  if (typeFlag === dumpDirectory) return "directory";
   return isFile ? "file" : types.get(typeFlag);
+}
+
+/** @param {Buffer} block @returns {string} */
+function timeOf(block) {
+  // GNU tar writes a time before 1970 in binary.
+  if (block[136] === 0xff && isGnu(block))
+    return String(BigInt.asIntN(96, BigInt(`0x${block.toString("hex", 136, 148)}`)));
+  return String(octal(block, 136, 12));
+}
+
+/** @param {Buffer} block */
+function isGnu(block) {
+  return block.toString("latin1", 257, 265) === "ustar  \0";
 }
 
 /**
  * @param {Buffer} block
  * @param {number} start
  * @param {number} length
- * @param {boolean} [isGnu] whether GNU tar wrote the block
+ * @param {boolean} [isOfGnu] whether GNU tar wrote the block
  */
-function octal(block, start, length, isGnu = block.toString("latin1", 257, 265) === "ustar  \0") {
+function octal(block, start, length, isOfGnu = isGnu(block)) {
   // GNU tar writes a number that does not fit into the digits in binary; POSIX uses an extended header.
-  if (block[start] === 0x80 && isGnu) {
+  if (block[start] === 0x80 && isOfGnu) {
     const value = Number(BigInt(`0x${block.toString("hex", start + 1, start + length)}`));
     if (!Number.isSafeInteger(value)) throw damaged("has a header with a number that is too large");
     return value;
@@ -449,7 +471,8 @@ function readRecords(bytes, external) {
       throw damaged(`has an extended header ${JSON.stringify(key.slice(0, 64))} that is not allowed`);
     }
     const value = record.slice(equals + 1);
-    if (value.includes("\0") && !key.startsWith("SCHILY.")) throw damaged("has a name with a NUL byte");
+    if (isKnown && value.includes("\0") && !key.startsWith("SCHILY."))
+      throw damaged("has a name with a NUL byte");
     if (key === "GNU.sparse.offset" || key === "GNU.sparse.numbytes") {
       // Version 0.0 repeats this pair for each part; version 0.1 has all parts in one record.
       const before = records.get("GNU.sparse.map");
