@@ -2,7 +2,7 @@
 import { advised, type Advice } from "./output/advice.ts";
 import type { CommandContext } from "./context.ts";
 import { ifFound, ReportedError, UsageError } from "./output/failure.ts";
-import { calls } from "./client/calls.ts";
+import { calls, type App } from "./client/calls.ts";
 import { pagesOf } from "./pages.ts";
 
 export interface NamedWork<Result> {
@@ -73,16 +73,23 @@ export async function requireChoice(
     throw new UsageError('no app "all"; for every app, pass --all');
 }
 
-/** The apps of such a command. @throws as {@link requireChoice} */
+/**
+ * The apps of such a command.
+ * @param isMeant whether `--all` includes an app; default: all
+ * @throws as {@link requireChoice}
+ */
 export async function chosenIds(
   context: CommandContext,
   named: readonly string[],
   options: AllOption,
+  isMeant: (app: App) => boolean = () => true,
 ): Promise<readonly string[]> {
   await requireChoice(context, named, options);
   if (options.all !== true) return named;
-  const ids: string[] = [];
-  for await (const { apps } of pagesOf(context, calls.listApps, {})) ids.push(...apps.map(({ id }) => id));
-  if (ids.length === 0 && !context.json) context.note("No apps are installed.");
-  return ids;
+  const found: App[] = [];
+  for await (const { apps } of pagesOf(context, calls.listApps, {})) found.push(...apps);
+  const meant = found.filter(isMeant);
+  if (meant.length === 0 && !context.json)
+    context.note(found.length === 0 ? "No apps are installed." : "All apps are stopped.");
+  return meant.map(({ id }) => id);
 }

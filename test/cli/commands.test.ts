@@ -25,7 +25,7 @@ import { parseMoment } from "../../src/cli/input/option-values.ts";
 
 const apps = [
   appOf({
-    ...{ id: "hello", name: "Hello \x1b[31m", state: "RUNNING" },
+    ...{ id: "hello", name: "Hello \x1b[31m", state: "RUNNING", enabled: true },
     ports: [create(AppPortSchema, { name: "http", protocol: "tcp", port: 8080 })],
   }),
   appOf({ id: "idle" }),
@@ -54,7 +54,8 @@ const cases: CommandCase[] = [
         "Log: +systemd journal: journalctl -u svc",
         "Engine: +not responding \\(/var/run/docker.sock\\), so containers cannot run",
         "App limits: +cpus, memory \\(by cgroups\\)",
-        "Apps: +4 installed, 1 running",
+        "Apps: +4 installed, 1 running, 1 busy",
+        "Failing: +loop; see why with: svc info loop",
       ].join("\n"),
     ),
   },
@@ -465,6 +466,7 @@ const cases: CommandCase[] = [
     args: ["start", "--all", "--no-wait"],
     stdout: /^hello is RUNNING[^]*\nidle is[^]*\nslow is[^]*\nloop is/,
   },
+  { args: ["restart", "--all", "--no-wait"], stdout: /^hello is RUNNING[^\n]*\n$/ },
   { args: ["ls", "-o", "name"], stdout: /^hello\nidle\nslow\nloop\n$/ },
   {
     args: ["ls", "-o", "wide"],

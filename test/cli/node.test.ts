@@ -57,6 +57,16 @@ test("nodes can be added, used and removed", async (t) => {
   t.regex(stderr, /no node "shop"; list them with: svc node list/);
 });
 
+test("the question before a removal names the node", async (t) => {
+  await using home = await makeHome();
+  await using attic = await startFakeDaemon([appOf({ id: "old" })]);
+  await home.run(`node add attic unix://${attic.socketPath}`);
+  const asked = /^svc: on attic: this deletes old with all data; pass --yes to confirm\n$/;
+  t.regex((await home.run("-N attic rm old")).stderr, asked);
+  await home.run("node use attic");
+  t.regex((await home.run("rm old")).stderr, asked);
+});
+
 test("all nodes are queried in parallel, and those that do not respond are reported", async (t) => {
   await using home = await makeHome();
   await using here = await startFakeDaemon([appOf({ id: "near" })]);

@@ -161,7 +161,7 @@ test("a state includes when the app starts again", (t) => {
   const next_restart_at = "2026-01-01T00:00:15Z";
   const nowMs = Date.parse("2026-01-01T00:00:00Z");
   const text = (state: string): string => stateText({ state, next_restart_at, tasks: [] }, nowMs);
-  t.is(text("STARTING"), "STARTING (in 15s)");
+  t.is(text("STARTING"), "STARTING (restart in 15s)");
   t.is(text("FAILED"), "FAILED (retry in 15s)");
   t.is(text("STOPPED"), "STOPPED (restart in 15s)");
   t.is(text("CRASHED"), "CRASHED (restart in 15s)");

@@ -11,8 +11,18 @@ import { stateText } from "../output/app-table.ts";
 import { calls, type App } from "../client/calls.ts";
 
 const starts = [
-  { name: "start", call: calls.startApp, description: "start apps; running ones are left as they are" },
-  { name: "restart", call: calls.restartApp, description: "restart apps; stopped ones are started" },
+  {
+    name: "start",
+    call: calls.startApp,
+    description: "start apps; running ones are left as they are",
+    all: "start every app",
+  },
+  {
+    name: "restart",
+    call: calls.restartApp,
+    description: "restart apps; stopped ones are started",
+    all: "restart every app that is not stopped",
+  },
 ] as const;
 
 const filesHelp = `
@@ -20,12 +30,12 @@ An app runs a copy of its package. After changes to the package's files, such as
 `;
 
 export function addLifecycleCommands(parent: Command, run: RunCommand): void {
-  for (const { name, call, description } of starts) {
+  for (const { name, call, description, all } of starts) {
     parent
       .command(name)
       .description(description)
       .argument("[id...]", "the apps")
-      .option("--all", `${name} every app`)
+      .option("--all", all)
       .option(...waitOption)
       .option(...noWaitOption)
       .addHelpText("after", filesHelp)
@@ -71,7 +81,7 @@ async function wholeApps(
   named: readonly string[],
   options: AllOption,
 ): Promise<readonly string[]> {
-  const ids = await chosenIds(context, named, options);
+  const ids = await chosenIds(context, named, options, ({ enabled }) => enabled || command !== "restart");
   const part = options.all === true ? undefined : await namedService(context, named);
   if (part === undefined) return ids;
   throw new UsageError(

@@ -4,11 +4,13 @@ import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import type { Field } from "../output/table.ts";
 import { formatAge } from "../output/units.ts";
-import { calls, type Listeners, type Schedule, type Status } from "../client/calls.ts";
+import { statusOf } from "../output/app-table.ts";
+import { calls, type App, type Listeners, type Schedule, type Status } from "../client/calls.ts";
 import { failedJobs, lastOutputCommand } from "../output/schedule-table.ts";
 import { listAllJobs } from "./schedule/jobs.ts";
 import { watchable, watchOption } from "../output/watched.ts";
 import { showInfo } from "./app-info.ts";
+import { listAllApps } from "./ls.ts";
 
 export function addStatusCommand(parent: Command, run: RunCommand): void {
   parent
@@ -52,6 +54,7 @@ export async function showStatus(
     .map(([name, count]) => `${count} ${name}`);
   const overdue = apps?.backups_overdue ?? 0;
   const outdated = apps?.outdated ?? 0;
+  const failing = mayHaveFailing(apps) ? (await listAllApps(context)).filter(isFailing) : [];
   const summary = [`${apps?.total ?? 0} installed`, ...counters].join(", ");
   return context.printFields([
     ["Daemon", isDaemon ? `${svc} on ${status.hostname}` : `none; ${svc} in this process`],
@@ -70,6 +73,7 @@ export async function showStatus(
     ["Engine", engineText(status.engine)],
     ["App limits", limitsText(status.enforced_limits)],
     ["Apps", summary, (apps?.failed ?? 0) + unhealthy > 0 ? "red" : undefined],
+    ["Failing", failingText(failing), "red"],
     ["Backups", overdue > 0 ? `${overdue} overdue; see which with: svc ls` : undefined, "red"],
     ["Jobs", failedJobsText(failed, context.host.uid), "red"],
     ["Updates", outdated > 0 ? `${outdated} available; list them with: svc outdated` : undefined],
@@ -81,6 +85,28 @@ export async function showStatus(
     ["You", caller?.root === true ? `${user ?? ""}, with access to all apps` : user],
     ["Capabilities", verbose ? status.capabilities.join(", ") : undefined],
   ]);
+}
+
+/** Whether the counters include apps that may be {@link isFailing}. */
+function mayHaveFailing(apps: Status["apps"]): boolean {
+  return apps !== undefined && apps.failed + apps.unhealthy + apps.busy > 0;
+}
+
+/** Whether an app has failed, or waits for its next restart after it ended. */
+function isFailing(app: App): boolean {
+  return failureStates.has(statusOf(app)) || app.state_reason.startsWith("BACKOFF");
+}
+
+const failureStates: ReadonlySet<string> = new Set(["FAILED", "CRASHED", "UNHEALTHY"]);
+
+/** Number of apps that are named. */
+const namedApps = 5;
+
+function failingText(apps: readonly App[]): string | undefined {
+  const ids = apps.map(({ id }) => id);
+  if (ids.length === 0) return undefined;
+  const others = ids.length > namedApps ? ` and ${ids.length - namedApps} more` : "";
+  return `${ids.slice(0, namedApps).join(", ")}${others}; see why with: svc info ${ids.length === 1 ? ids[0] : "ID"}`;
 }
 
 /** `nightly failed; see its output with: …`, or how many failed. */

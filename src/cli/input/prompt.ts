@@ -4,6 +4,7 @@ import { UsageError } from "../output/failure.ts";
 import type { CliHost } from "../host.ts";
 import { escapeControls } from "../output/escape.ts";
 import { canceled } from "../client/http.ts";
+import { chooseNode, type NodeOptions } from "../nodes/choose-node.ts";
 
 /** Whether a person is at the terminal. */
 export function isInteractive(host: Pick<CliHost, "stdin" | "stderr">): boolean {
@@ -68,17 +69,19 @@ export interface Removal {
 }
 
 /**
- * Asks before something is destroyed, unless `--yes` is set.
+ * Asks before something is destroyed, unless `--yes` is set. Names the node if it is another one.
  * @throws errors of `checkTarget`; UsageError without a terminal; SvcError `not_possible` if the user declines
  */
 export async function confirmRemoval(
-  { host, options }: { readonly host: CliHost; readonly options: { readonly yes?: boolean } },
+  { host, options }: { readonly host: CliHost; readonly options: { readonly yes?: boolean } & NodeOptions },
   { question, loss, checkTarget }: Removal,
 ): Promise<void> {
   if (options.yes === true) return;
   await checkTarget?.();
-  if (!isInteractive(host)) throw new UsageError(`${loss}; pass --yes to confirm`);
-  if (!(await confirm(host, question))) throw nothingChanged();
+  const node = chooseNode(host, options);
+  const where = node === undefined ? "" : `on ${node.name}: `;
+  if (!isInteractive(host)) throw new UsageError(`${where}${loss}; pass --yes to confirm`);
+  if (!(await confirm(host, `${where}${question}`))) throw nothingChanged();
 }
 
 export function nothingChanged(): SvcError {

@@ -24,7 +24,7 @@ export function stateColor(state: string): Color | undefined {
 
 /** The daemon's next action for an app in this state, after a delay. */
 const retryText: Readonly<Record<string, string>> = {
-  STARTING: "",
+  STARTING: "restart ",
   FAILED: "retry ",
   STOPPED: "restart ",
   CRASHED: "restart ",
@@ -38,8 +38,8 @@ export function statusOf({ state, status }: StateFields): string {
 type StateFields = Pick<App, "state"> & Partial<Pick<App, "status">>;
 
 /**
- * `RUNNING`; `UNHEALTHY`; `RUNNING (2 of 3 tasks)` if a swarm has no node for the third; `STARTING (in 12s)`
- * before a restart; `FAILED (retry in 12s)` before the next attempt; `STOPPED (restart in 12s)` for an app
+ * `RUNNING`; `UNHEALTHY`; `RUNNING (2 of 3 tasks)` if a swarm has no node for the third; `STARTING (restart in 12s)`
+ * after it ended; `FAILED (retry in 12s)` before the next attempt; `STOPPED (restart in 12s)` for an app
  * whose processes were lost.
  */
 export function stateText(

@@ -87,7 +87,8 @@ function statusOfOne(facts: Facts, subject: string, context: StatusContext): Run
       const { restartAtMs, why = "" } = context.endOf(facts) ?? {};
       const reason = describeEnd(facts, subject);
       if (restartAtMs !== undefined) {
-        const backoff = `BACKOFF after ${context.restarts} restarts: ${reason}`;
+        const restarts = context.restarts === 1 ? "1 restart" : `${context.restarts} restarts`;
+        const backoff = `BACKOFF after ${restarts}: ${reason}`;
         return {
           ...ended,
           state: "STARTING",

@@ -135,8 +135,8 @@ export class SupervisedRuns {
         this.#become(next.failed ? "CRASHED" : "STOPPED", `${describeExit(exit)}; ${next.giveUp}`);
         return;
       }
-      const { restarts } = this.#state;
-      this.#become("STARTING", `BACKOFF after ${restarts} restarts: ${describeExit(exit)}`);
+      const restarts = this.#state.restarts === 1 ? "1 restart" : `${this.#state.restarts} restarts`;
+      this.#become("STARTING", `BACKOFF after ${restarts}: ${describeExit(exit)}`);
       this.#state.nextRestartAt = new Date(Date.now() + next.delayMs).toISOString();
       await this.#saveAndPublish();
       await this.#log.note(`${describeExit(exit)}; svc starts it again in ${next.delayMs} ms`);

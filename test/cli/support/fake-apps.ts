@@ -55,6 +55,7 @@ export function fakeApps(
         );
       return appOf({ ...find(id), state: "RUNNING" });
     },
+    restartApp: ({ id }) => appOf({ ...find(id), state: "RUNNING" }),
     stopApp: ({ id }) => {
       if (id === "busy") {
         throw new SvcError("app_busy", `app "${id}" is being copied; try again when that has ended`);

@@ -88,7 +88,11 @@ export function createFakePipeline(
         version: "1.2.3",
         mode: "user",
         hostname: "test",
-        apps: { total: apps.length, running: 1 },
+        apps: {
+          total: apps.length,
+          running: 1,
+          busy: apps.filter(({ state }) => state === "STARTING").length,
+        },
         caller: localUser,
         capabilities: ["app.upgrade"],
         ...{ configFile: "/etc/svc/svc.toml", storeDirectory: "/var/lib/svc", log: "journal" },
