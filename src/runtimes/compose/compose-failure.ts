@@ -26,7 +26,7 @@ export async function explainMissingSources(reason: string, sources: readonly st
   if (first === undefined) return reason;
   const missing = new Set([first]);
   for (const source of sources) await access(source).catch(() => missing.add(source));
-  const paths = [...missing].join(", ");
+  const paths = [...missing].toSorted().join(", ");
   return missing.size === 1
     ? `${paths} is mounted, but does not exist on this host; create it`
     : `these are mounted, but do not exist on this host: ${paths}; create them`;
