@@ -101,7 +101,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
     },
     clone: {
       summary: "copy an app with its data; the copy is stopped",
-      args: "<id>",
+      args: "<id> [name]",
       load: async () => (await import("./commands/app-clone.ts")).addCloneCommand,
     },
     remove: {

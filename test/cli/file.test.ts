@@ -1,5 +1,5 @@
 /** `svc file …` with a real daemon, by absolute paths and by apps. */
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
@@ -32,6 +32,11 @@ test("files of an app can be written, listed, read, changed and removed as APP:P
   t.is((await svc("get", "web:data/x/big.txt", join(here, "back"))).exitCode, 0);
   t.true((await readFile(join(here, "back"))).equals(big));
   t.is((await svc("get", "web:data/x/big.txt", join(here, "back"))).exitCode, 2);
+  t.is((await svc("get", "web:data/x/big.txt", here)).exitCode, 2, "big.txt exists there");
+  await mkdir(join(here, "in"));
+  t.regex((await svc("get", "web:data/x/big.txt", join(here, "in"))).stdout, /^Wrote .*\/in\/big\.txt /);
+  t.true((await readFile(join(here, "in/big.txt"))).equals(big));
+  t.is((await svc("ls", "-l", "web:data/x")).exitCode, 0);
   t.regex((await svc("ls", "web:data/x")).stdout, /- 0644 +\S+ +\S+ +2\.9 MiB .* big\.txt$/m);
   const { stdout } = await svc("stat", "web:data/x/big.txt", "--json");
   const { etag } = JSON.parse(stdout) as { etag: string };

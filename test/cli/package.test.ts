@@ -202,7 +202,7 @@ test("a compose file is installed with its directory", async (t) => {
   t.regex(await readFile(join(dir, "svc.yaml"), "utf8"), /compose:\n {2}file: stack\.yml/);
   // The manifest now takes precedence, and a note says so.
   const again = await svc("install", join(dir, "stack.yml"), "--socket", "/nonexistent");
-  t.regex(again.stderr, /note: .*svc\.yaml is installed; it is not generated again from stack\.yml/);
+  t.regex(again.stderr, /note: using .*svc\.yaml; to generate it again from stack\.yml, delete it/);
 });
 
 test("schema prints a JSON Schema", async (t) => {

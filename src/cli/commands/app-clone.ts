@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { detach, detachOption, type DetachOption } from "../detach.ts";
 import { examples } from "../examples.ts";
-import { AdvisedError, asSvcError } from "../output/failure.ts";
+import { AdvisedError, asSvcError, UsageError } from "../output/failure.ts";
 import { followProgress } from "../output/follow-progress.ts";
 import { confirm, isInteractive } from "../input/prompt.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -15,13 +15,14 @@ export function addCloneCommand(parent: Command, run: RunCommand): void {
     .command("clone")
     .description("copy an app with its data; the copy is stopped")
     .argument("<id>", "the app to copy")
-    .option("--name <name>", "name and ID of the copy (default: the next free <id>-N)")
+    .argument("[name]", "name and ID of the copy (default: the next free <id>-N)")
+    .option("--name <name>", "the same as the argument")
     .option(
       "--share-volumes",
       "share volumes that cannot be copied (with a driver or a fixed name) with the copy",
     )
     .option(...detachOption)
-    .addHelpText("after", examples("svc clone hello", "svc clone hello --name hello-test"))
+    .addHelpText("after", examples("svc clone hello", "svc clone hello hello-test"))
     .action(run(clone));
 }
 
@@ -33,8 +34,10 @@ interface CloneOptions extends DetachOption {
 async function clone(
   context: CommandContext,
   id: string,
-  { name = "", shareVolumes = false, detach: isDetached = false }: CloneOptions,
+  named: string | undefined,
+  { name = named ?? "", shareVolumes = false, detach: isDetached = false }: CloneOptions,
 ): Promise<void> {
+  if (named !== undefined && name !== named) throw new UsageError("name the copy once");
   const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
   if (isDetached)
     return detach(context, `clone ${id}`, AppService.method.cloneApp, { id, name, shareVolumes });

@@ -3,6 +3,7 @@ import { Option, type Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { ReasonPayloads } from "../../errors.ts";
 import { advised, type Advice } from "../output/advice.ts";
+import { shellWord } from "../../lib/shell-word.ts";
 import { examples } from "../examples.ts";
 import { ReportedError, UsageError } from "../output/failure.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -80,14 +81,22 @@ ${directoryHelp}${examples("svc exec hello ls -l", "svc exec hello sh -c 'ls $SV
 /** Flags of `docker exec`. A terminal is used if there is one. */
 const dockerFlags = [new Option("-i, --interactive").hideHelp(), new Option("-t, --tty").hideHelp()];
 
-/** For a command without `--service`. */
-const adviceOnService: Advice = ({ reason, payload }) => {
-  if (reason !== "invalid_request") return undefined;
-  const { violations = [] } = payload as ReasonPayloads["invalid_request"];
-  return violations.some(({ field }) => field === "service")
-    ? "choose it with --service NAME after the app"
-    : undefined;
-};
+/** For a command without `--service`. People type the service where docker compose has it: `svc exec shop web ls`. */
+function adviceOnService(appId: string, session: "attach" | "shell", command: readonly string[]): Advice {
+  return ({ reason, payload }) => {
+    if (reason !== "invalid_request") return undefined;
+    const { violations = [] } = payload as ReasonPayloads["invalid_request"];
+    const { description = "" } = violations.find(({ field }) => field === "service") ?? {};
+    const services = /^must be one of (.*)$/.exec(description)?.[1]?.split(", ");
+    if (services === undefined) return undefined;
+    const [typed = "", ...others] = command;
+    const isService = services.includes(typed);
+    const words = (isService ? others : command).map(shellWord);
+    const name = session === "attach" ? "app attach" : words.length === 0 ? "shell" : "exec";
+    const service = isService ? typed : (services[0] ?? "");
+    return `such as: ${["svc", name, appId, "--service", service, ...words].join(" ")}`;
+  };
+}
 
 async function open(
   context: CommandContext,
@@ -99,7 +108,7 @@ async function open(
   const { runTerminal } = await import("../terminal-session.ts");
   const exitCode = await runTerminal(context, { appId, session, command, service }).catch(
     (error: unknown) => {
-      throw service === "" ? advised(error, adviceOnService, context) : error;
+      throw service === "" ? advised(error, adviceOnService(appId, session, command), context) : error;
     },
   );
   if (exitCode !== 0) throw new ReportedError(exitCode);

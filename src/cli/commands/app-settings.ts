@@ -57,7 +57,12 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
 
 async function showSettings(context: CommandContext, id: string, key: string | undefined): Promise<void> {
   const settings = await context.call(calls.getAppSettings, { id });
-  if (key === undefined) return printSettings(context, id, settings);
+  if (key === undefined) {
+    await printSettings(context, id, settings);
+    if (settings.restart_required && !context.json)
+      context.note(`Restart to apply the new settings: svc restart ${id}`);
+    return;
+  }
   if (key.includes("=")) throw new UsageError(`to change a setting: svc settings set ${id} ${key}`);
   const value = settings.values?.[key];
   if (value === undefined) {
@@ -108,7 +113,21 @@ async function unsetSettings(context: CommandContext, id: string, keys: readonly
 async function update(context: CommandContext, id: string, values: JsonObject): Promise<void> {
   const settings = await context.call(calls.updateAppSettings, { id, values });
   await printSettings(context, id, settings);
-  if (!context.json) for (const note of notesOf(settings)) context.note(`warning: ${note}`);
+  if (context.json) return;
+  const notes = notesOf(settings);
+  for (const note of notes) context.note(`warning: ${note}`);
+  // A restart that fails would only take the app down.
+  if (notes.length === 0) await noteRestart(context, id, settings);
+}
+
+async function noteRestart(context: CommandContext, id: string, settings: AppSettings): Promise<void> {
+  if (settings.restart_required) {
+    context.note(`Restart to apply the new settings: svc restart ${id}`);
+    return;
+  }
+  if (settings.running !== undefined) return;
+  const { state } = await context.call(calls.getApp, { id });
+  if (state !== "STOPPED") context.note(`Start it with the new settings: svc start ${id}`);
 }
 
 /** An older daemon returns none. */
@@ -191,9 +210,6 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
     ],
     keys,
   );
-  if (settings.restart_required) {
-    context.note(`Restart to apply the new settings: svc restart ${id}`);
-  }
 }
 
 /** For a secret, whether it is set. */

@@ -150,7 +150,7 @@ function noteBranch(context: CommandContext, { spec, branch }: InstallRequest, {
   if (context.json || origin === undefined || origin.branch === "" || origin.source !== "") return;
   if (branch !== "" || splitFragment(spec ?? "").ref !== "") return;
   context.note(
-    `No newest version was found among the tags of ${origin.url}, so upgrades follow its branch ${origin.branch}. To install a tag, pass --version TAG.`,
+    `${origin.url} has no tag with the newest version, so upgrades follow its branch ${origin.branch}. To install a tag, pass --version TAG.`,
   );
 }
 

@@ -1,5 +1,5 @@
 /** `svc web`: opens the daemon's web page, signed in as the calling user. */
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { parseDuration } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -12,6 +12,7 @@ const maxSecs = 43_200;
 interface WebOptions {
   readonly ttl?: number;
   readonly open: boolean;
+  readonly print?: boolean;
   readonly end?: boolean;
 }
 
@@ -25,6 +26,8 @@ export function addWebCommand(parent: Command, run: RunCommand): void {
       parseDuration(1, maxSecs),
     )
     .option("--no-open", "print the address only")
+    // As svc open has it.
+    .addOption(new Option("--print").hideHelp())
     .option("--end", "sign out all your open pages instead")
     .addHelpText(
       "after",
@@ -33,7 +36,9 @@ export function addWebCommand(parent: Command, run: RunCommand): void {
     )
     .action(
       run((context, options: WebOptions) =>
-        options.end === true ? end(context) : openWebPage(context, options),
+        options.end === true
+          ? end(context)
+          : openWebPage(context, { ...options, open: options.open && options.print !== true }),
       ),
     );
 }

@@ -111,7 +111,6 @@ const fileExcess =
 const excess: Readonly<Record<string, ExcessAdvice>> = {
   ls: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc info ${word}` : undefined),
   top: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc stats ${word}` : undefined),
-  clone: ([, name]) => (name === undefined ? undefined : `name the copy with --name ${name}`),
   restore: restoreExcess,
   "backup restore": restoreExcess,
   "backup ls": ([id = "", archive = ""]) =>
@@ -184,5 +183,6 @@ function knownMistake(message: string, { line, args }: UsedCommand): string | un
 }
 
 function meaningOf({ description, choices }: UsedArgument): string {
+  if (/^the apps?$/.test(description)) return "the ID of an app; see them with: svc ls";
   return choices === undefined ? description : choices.join(", ");
 }

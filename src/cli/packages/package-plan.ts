@@ -44,7 +44,7 @@ export async function packageAt(
     await writePlanned(context, dir, { from, dryRun });
     if (dryRun) return undefined;
   } else if (from !== undefined && from !== manifestFile && !context.json) {
-    const message = `note: ${join(dir, manifestFile)} is installed; it is not generated again from ${from}`;
+    const message = `note: using ${join(dir, manifestFile)}; to generate it again from ${from}, delete it`;
     context.note(message);
   }
   return dir;

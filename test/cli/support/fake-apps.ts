@@ -165,7 +165,7 @@ export function fakeApps(
         },
       };
     },
-    async *cloneAppStream({ id, shareVolumes }) {
+    async *cloneAppStream({ id, name, shareVolumes }) {
       if (id !== "sharer") find(id);
       else if (!shareVolumes) {
         const words =
@@ -178,16 +178,16 @@ export function fakeApps(
       yield {
         event: {
           case: "result",
-          value: { id: `${id}-2`, name: "copy", copiedBytes: 1024n, sourceRunning: true },
+          value: { id: name || `${id}-2`, name: "copy", copiedBytes: 1024n, sourceRunning: true },
         },
       };
     },
     getAppSettings: ({ id }) => ({ ...settings, restartRequired: find(id).restartRequired }),
-    updateAppSettings: ({ values }) => {
+    updateAppSettings: ({ id, values }) => {
       if (values !== undefined && "wrong" in values)
         throw invalidField("values.wrong", "is not a setting of the package");
       const notes = values?.["port"] === 80 ? ['port 80 ("http") is in use by app "web"'] : [];
-      return { ...settings, values: values ?? {}, restartRequired: true, notes };
+      return { ...settings, values: values ?? {}, restartRequired: find(id).state === "RUNNING", notes };
     },
     getDiskReport: () => ({
       apps: [{ id: "hello", name: "Hello", repositoryBytes: 2048n, dataBytes: 1n, totalBytes: 2049n }],

@@ -310,7 +310,7 @@ composeTest(`services of a compose project have shells and their own terminals${
   t.like(refused, { code: "InvalidArgument" });
   t.regex(refused.message, /plain, talks|talks, plain/);
   const { stderr } = await runSvc(["--socket", daemon.socketPath, "exec", "pair", "ls"]);
-  t.regex(stderr, /service must be one of .*; choose it with --service NAME after the app\n/);
+  t.regex(stderr, /service must be one of .*; such as: svc \w+ \S+ --service \w+[^\n]*\n/);
   const names = [];
   for (const service of ["plain", "talks"]) {
     const { outputs, text } = await talk(user, { ...shell, service }, []);

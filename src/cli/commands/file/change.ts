@@ -9,7 +9,8 @@ import { followProgress } from "../../output/follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../input/prompt.ts";
 import { formatBytes } from "../../output/units.ts";
-import { adviceOnForce, pathHelp, resolvePath, resolveTarget } from "./paths.ts";
+import { shellWord } from "../../../lib/shell-word.ts";
+import { adviceOnForce, isLocal, pathHelp, resolvePath, resolveTarget } from "./paths.ts";
 
 interface RelocateOptions extends DetachOption {
   readonly force?: boolean;
@@ -119,6 +120,7 @@ async function relocation(
   { force = false }: RelocateOptions,
 ) {
   const source = await resolvePath(context, from);
+  if (isLocal(to)) throw new UsageError(`to copy it here: svc file get ${shellWord(from)} ${shellWord(to)}`);
   return {
     from: source,
     to: await resolveTarget(context, to, posix.basename(source)),

@@ -1,6 +1,6 @@
 /** `svc file cat|get|put`: the content of files. */
-import { createWriteStream } from "node:fs";
-import { basename } from "node:path";
+import { createWriteStream, statSync } from "node:fs";
+import { basename, join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import { runWithAdvice } from "../../output/advice.ts";
@@ -30,7 +30,7 @@ export function addContentCommands(parent: Command, run: RunCommand): void {
     .command("get")
     .description("copy a file from the daemon's host")
     .argument("<path>", pathHelp)
-    .argument("[file]", "the local file (default: the same name, in the current directory)")
+    .argument("[file]", "the local file, or a directory (default: the current directory)")
     .action(run(get));
   parent
     .command("put")
@@ -58,8 +58,10 @@ async function cat(context: CommandContext, source: string): Promise<void> {
 }
 
 async function get(context: CommandContext, source: string, file: string | undefined): Promise<void> {
-  const target = file ?? basename(source.replace(/^[^/:]+:/, ""));
-  if (target === "") throw new UsageError(`${JSON.stringify(source)} is not a file name`);
+  const name = basename(source.replace(/^[^/:]+:/, ""));
+  if (name === "") throw new UsageError(`${JSON.stringify(source)} is not a file name`);
+  const dir = file === undefined ? "." : isDirectory(file) ? file : undefined;
+  const target = dir === undefined ? (file ?? name) : join(dir, name);
   let sizeBytes = 0;
   try {
     using line = progressLine(context, `get ${basename(target)}`);
@@ -71,7 +73,7 @@ async function get(context: CommandContext, source: string, file: string | undef
           yield bytes;
         }
       },
-      createWriteStream(file ?? Buffer.from(decodeSpelling(target), "latin1"), { flags: "wx" }),
+      createWriteStream(dir === undefined ? target : withSpelledName(dir, name), { flags: "wx" }),
     );
   } catch (error) {
     throw localError(error, target);
@@ -80,6 +82,15 @@ async function get(context: CommandContext, source: string, file: string | undef
     { file: target, size_bytes: sizeBytes },
     `Wrote ${target} (${formatBytes(sizeBytes)})`,
   );
+}
+
+function isDirectory(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+}
+
+/** @param name of the remote file, which may not be valid UTF-8 */
+function withSpelledName(dir: string, name: string): Buffer {
+  return Buffer.concat([Buffer.from(`${dir}/`), Buffer.from(decodeSpelling(name), "latin1")]);
 }
 
 async function put(

@@ -1,5 +1,5 @@
 /** `svc file ls|stat`. */
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
@@ -22,6 +22,8 @@ export function addListCommands(parent: Command, run: RunCommand): void {
     .description("list a directory")
     .argument("<path>", pathHelp)
     .option("-a, --all", "include hidden files")
+    // As ls -l; the list is always long.
+    .addOption(new Option("-l").hideHelp())
     .action(run(list));
   parent
     .command("stat")

@@ -25,6 +25,11 @@ function adviceOn(text: string): string {
   return /^[\w-]+$/.test(text) ? `; for the directory of an app: ${text}:` : ", such as hello:data";
 }
 
+/** Whether the text is neither kind of path, but one in the current directory. */
+export function isLocal(text: string): boolean {
+  return !text.startsWith("/") && !/^[^:/]+:/.test(text) && exists(text);
+}
+
 /** The target path: if it ends in a slash, `name` in that directory. */
 export async function resolveTarget(context: CommandContext, text: string, name: string): Promise<string> {
   const path = await resolvePath(context, text);
