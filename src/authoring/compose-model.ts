@@ -131,22 +131,33 @@ async function withCompose(project: Project, compose: ComposeProgram): Promise<P
     : await chooseProject(files, { root, checkout, section }, (below, names) =>
         dotenvValues(read, join(root, below), names),
       );
-  const documents = isPlanned
-    ? [document]
-    : (
-        await checkComposeSources(files, root, checkout, choice.files, yaml, (texts) =>
-          resolvedTexts(read, directory, texts, { PWD: directory, ...env }),
-        )
-      ).documents.map(mergedRecord);
-  if (await compose.command.isClassic()) requireClassicSubstitution(documents, name);
+  const sources = isPlanned
+    ? { documents: [document], environments: [] }
+    : await checkComposeSources(files, root, checkout, choice.files, yaml, (texts) =>
+        resolvedTexts(read, directory, texts, { PWD: directory, ...env }),
+      );
+  const documents = sources.documents.map(mergedRecord);
+  const isClassic = await compose.command.isClassic();
+  if (isClassic) requireClassicSubstitution(documents, name);
   const variables = variablesOf(documents);
-  const dotenv = (await files.has(posix.join(posix.dirname(name), ".env")))
-    ? await dotenvValues(
-        read,
-        directory,
-        variables.map((each) => each.name),
-      )
-    : new Map<string, string>();
+  const names = variables.map((each) => each.name);
+  const valuesIn = async (
+    below: string,
+    envFiles: readonly string[],
+  ): Promise<ReadonlyMap<string, string>> =>
+    envFiles.length > 0 || (await files.has(posix.join(below, ".env")))
+      ? dotenvValues(
+          read,
+          join(files.root, below),
+          names,
+          envFiles.map((path) => join(root, path)),
+        )
+      : new Map();
+  const included: ReadonlyMap<string, string>[] = [];
+  for (const { directory: from, files: envFiles } of isClassic ? [] : sources.environments)
+    included.push(await valuesIn(posix.relative(checkout, from), envFiles));
+  const own = await valuesIn(posix.dirname(name), []);
+  const dotenv = new Map([...included, own].flatMap((values) => [...values]));
   const known = new Map([...dotenv, ...Object.entries(env)]);
   const missing = variables.filter((variable) => !known.has(variable.name));
   const args = [

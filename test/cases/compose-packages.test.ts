@@ -391,6 +391,30 @@ configs: { site: { file: "\${SITE-./site.conf}" } }
     },
   },
   {
+    name: "an include with its own environment files",
+    files: {
+      ".env": "OWN=own\n",
+      "compose.yaml": `include: [{ path: mon/compose.yaml, env_file: [mon/mon.env, more.env] }, { path: db/compose.yaml }]\n${app("command: [sleep, '600']")}`,
+      "mon/mon.env": 'MON_PORT=18103\nNAME="a b"\n',
+      "more.env": "MON_PORT=18104\n",
+      "mon/compose.yaml":
+        'services: { mon: { image: a, ports: ["${MON_PORT}:80"], environment: { N: "${NAME}", O: "${OWN}" } } }\n',
+      "db/.env": "DB_IMAGE=postgres:16\n",
+      "db/compose.yaml": 'services: { db: { image: "${DB_IMAGE}" } }\n',
+    },
+    settings: {
+      db_image: { ...inDotenv, env: "DB_IMAGE" },
+      mon_port: {
+        ...{ title: "Port", description: "TCP port to listen on.", type: "integer" },
+        ...{ minimum: 1, maximum: 65_535, default: 18_104, env: "MON_PORT" },
+      },
+      name: { ...inDotenv, env: "NAME" },
+      own: { ...inDotenv, env: "OWN" },
+    },
+    ports: [{ name: "mon", setting: "mon_port" }],
+    classicError: /'include' .*; docker-compose 1\.29 does not support it: .*install compose 2$/,
+  },
+  {
     name: "several files of one include, and a service that extends a service of them",
     files: {
       "compose.yaml":

@@ -34,6 +34,15 @@ export interface ComposeSources {
   readonly digest: string;
   /** The files, in no order. */
   readonly documents: readonly JsonValue[];
+  /** Where included files find the values of their variables, if the project has none. */
+  readonly environments: readonly IncludedEnvironment[];
+}
+
+/** Paths are relative to the app's directory. */
+export interface IncludedEnvironment {
+  /** Its `.env` is read if there are no files. */
+  readonly directory: string;
+  readonly files: readonly string[];
 }
 
 /**
@@ -56,6 +65,7 @@ export async function checkComposeSources(
   const [file] = files;
   const base = posix.join(checkout, posix.dirname(file));
   const documents: JsonValue[] = [];
+  const environments: IncludedEnvironment[] = [];
   const digest = createHash("sha256");
   // A variable such as PWD may contain the path of the package.
   const own = `${posix.join(root, checkout)}/`;
@@ -90,7 +100,7 @@ export async function checkComposeSources(
       ...(await resolvedReferences(name, document, next.isIncluded, resolveHere)),
       { kind: "env_file", text: ".env" },
     ];
-    for (const { text, kind, directory } of references) {
+    for (const { text, kind, directory, envFiles } of references) {
       const path = insideCheckout(name, text, kind, checkout, next.from);
       // A symlink could lead anywhere, so the helper does not follow any.
       const type = await entryType(userHelper, root, path);
@@ -105,6 +115,12 @@ export async function checkComposeSources(
             ? posix.dirname(path)
             : insideCheckout(name, directory, "directory", checkout, next.from);
         waiting.push({ path, from, isIncluded });
+        if (kind === "include") {
+          const files = (envFiles ?? []).map((path) =>
+            insideCheckout(name, path, "env_file", checkout, next.from),
+          );
+          environments.push({ directory: from, files });
+        }
       }
       // Compose would use the parent of a directory that does not exist.
       if (kind === "directory" && type !== "directory")
@@ -114,7 +130,7 @@ export async function checkComposeSources(
       }
     }
   }
-  return { digest: digest.digest("hex"), documents };
+  return { digest: digest.digest("hex"), documents, environments };
 }
 
 /** The variables whose values are the content of secrets and configs. */
@@ -195,6 +211,8 @@ interface Reference {
   readonly text: string;
   /** The directory from which compose resolves the paths in it, if that is not its own. */
   readonly directory?: string;
+  /** Of an include: the files with the values of its variables. */
+  readonly envFiles?: readonly string[];
 }
 
 /** Included files have other variables than the project, so their paths stay as written. */
@@ -236,9 +254,10 @@ function* referencesOf(
     const paths = pathsOf("include", entry["path"]);
     const [chosen = ""] = pathsOf("directory", entry["project_directory"]);
     const directory = chosen || posix.dirname(paths[0] ?? "");
-    for (const text of paths) yield { kind: "include", text, directory };
+    const envFiles = pathsOf("env_file", entry["env_file"]);
+    for (const text of paths) yield { kind: "include", text, directory, envFiles };
     yield* texts("directory", entry["project_directory"]);
-    yield* texts("env_file", entry["env_file"]);
+    for (const text of envFiles) yield { kind: "env_file", text };
   }
   for (const service of Object.values(mergedRecord(root["services"])).map(mergedRecord)) {
     const { file } = mergedRecord(service["extends"]);

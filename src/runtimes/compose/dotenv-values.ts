@@ -22,17 +22,19 @@ const unset = "svc:unset";
  * The values of variables in the `.env` of a directory, without those that it does not set. Compose resolves a project that
  * consists only of these variables, so that it reads no other file.
  * @param directory absolute path
+ * @param files absolute paths of files to read in place of `.env`
  * @throws SvcError `package_invalid` if compose rejects the file
  */
 export async function dotenvValues(
   options: DotenvOptions,
   directory: string,
   names: Iterable<string>,
+  files: readonly string[] = [],
 ): Promise<ReadonlyMap<string, string>> {
   const environment = Object.fromEntries(
     [...names].filter((name) => /^[A-Za-z_]\w*$/.test(name)).map((name) => [name, `\${${name}-${unset}}`]),
   );
-  const values = await resolvedPairs(options, directory, environment);
+  const values = await resolvedPairs(options, directory, environment, { files });
   return new Map(Object.entries(values).filter(([, value]) => value !== unset));
 }
 
@@ -49,7 +51,7 @@ export async function resolvedTexts(
 ): Promise<readonly string[]> {
   const keys = texts.map((_, at) => `TEXT_${at}`);
   const written = Object.fromEntries(keys.map((key, at) => [key, texts[at] ?? ""]));
-  const values = await resolvedPairs(options, directory, written, env);
+  const values = await resolvedPairs(options, directory, written, { env });
   return keys.map((key) => values[key] ?? "");
 }
 
@@ -57,13 +59,16 @@ async function resolvedPairs(
   { command, runner, readYaml, copies, signal }: DotenvOptions,
   directory: string,
   environment: Readonly<Record<string, string>>,
-  env: Readonly<Record<string, string>> = {},
+  { env = {}, files = [] }: { env?: Readonly<Record<string, string>>; files?: readonly string[] },
 ): Promise<Record<string, string>> {
   if (Object.keys(environment).length === 0) return {};
   const project = JSON.stringify({ services: { values: { image: "none", environment } } });
   const { exitCode, stdout, stderr, truncated } = await command.run(
     runner,
-    ["--file", "-", "--project-directory", directory, "config"],
+    [
+      ...["--file", "-", "--project-directory", directory],
+      ...[...files.flatMap((file) => ["--env-file", file]), "config"],
+    ],
     {
       ...{ cwd: directory, stdin: Buffer.from(project), env: { ...env, COMPOSE_PROJECT_NAME: "values" } },
       ...{ timeoutMs, readsChoices: true, ...(signal && { signal }) },
