@@ -8,6 +8,7 @@ import {
   asksForJson,
   createProgram,
   globalOptions,
+  isEndless,
   helpTopicOf,
   lineOf,
   namedApp,
@@ -32,7 +33,10 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
       const { openInProcess } = dependencies;
       exitCode = await runAction(
         host,
-        { options: globalOptions(command), line: lineOf(command), app: namedApp(command), openInProcess },
+        {
+          ...{ options: globalOptions(command), line: lineOf(command), app: namedApp(command) },
+          ...{ isEndless: isEndless(command), openInProcess },
+        },
         (context) => action(context, ...(args as never)),
       );
     };

@@ -275,6 +275,12 @@ export function namedApp(command: Command): string | undefined {
   return typeof first === "string" ? first : undefined;
 }
 
+/** Whether the line follows or watches something until Ctrl-C. */
+export function isEndless(command: Command): boolean {
+  const { follow, watch }: { readonly follow?: unknown; readonly watch?: unknown } = command.opts();
+  return follow === true || watch === true;
+}
+
 export const isCalled = (command: Command, word: string): boolean =>
   [command.name(), ...command.aliases()].includes(word);
 

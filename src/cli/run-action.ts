@@ -11,6 +11,8 @@ export interface ActionRun {
   readonly line: string;
   /** The first app on the command line, for the command that an error suggests. */
   readonly app: string | undefined;
+  /** Whether the command ends only with Ctrl-C, which is not an error then. */
+  readonly isEndless: boolean;
   /** Opens the service layer in this process. */
   readonly openInProcess: (host: CliHost) => Promise<Client>;
 }
@@ -18,7 +20,7 @@ export interface ActionRun {
 /** @returns the exit code */
 export async function runAction(
   host: CliHost,
-  { options, line, app, openInProcess }: ActionRun,
+  { options, line, app, isEndless, openInProcess }: ActionRun,
   action: (context: CommandContext) => Promise<void>,
 ): Promise<number> {
   await using context = new CommandContext(host, options, () => openInProcess(host));
@@ -30,6 +32,7 @@ export async function runAction(
     await action(context);
     return exitCodes.ok;
   } catch (error) {
+    if (isEndless && host.interrupted.aborted) return exitCodes.interrupted;
     const exitCode = await context.report(error, app);
     if (needsHelp(error) && !context.json) context.note(helpHint(line));
     return exitCode;

@@ -135,7 +135,8 @@ async function startFake(): Promise<Fake> {
       if (id === "locked") throw new SvcError("internal", "it cannot be looked at");
       if (id !== "hello" && id !== "runs") throw notFound("app", id);
       const lastBackupAt = timestampFromMs(-3_600_000);
-      return { id, backups: { lastBackupAt, storages: ["local", "far"], overdue: true } };
+      const state = id === "runs" ? "RUNNING" : "STOPPED";
+      return { id, state, backups: { lastBackupAt, storages: ["local", "far"], overdue: true } };
     },
   };
   const jobs: Partial<ServiceImpl<typeof ScheduleService>> = {
@@ -274,7 +275,7 @@ test("removing a storage names the policies and jobs that still use it", async (
   await using fake = await startFake();
   const { exitCode, stdout, stderr } = await fake.svc(["storage", "rm", "far"]);
   t.is(exitCode, 0);
-  t.is(stdout, "Forgot far\n");
+  t.is(stdout, "Removed far from the list of storages; its archives stay\n");
   t.is(
     stderr,
     "The policy of hello still uses far. Choose another storage: svc backup policy hello set --storage NAME\n" +
@@ -301,6 +302,30 @@ test("a restore asks only if it replaces an app", async (t) => {
   t.deepEqual(fake.restored, ["hello", "hello", "hello", "gone"]);
   t.regex(gone.stderr, /^warning: data\/log: file changed \S+as we read it$/m);
   t.notRegex(gone.stderr, /\x1b/);
+});
+
+test("a restore of a running app is rejected before the question", async (t) => {
+  await using fake = await startFake();
+  const run = await fake.svc(["restore", "runs", name, "--storage", "local"]);
+  t.is(run.exitCode, 5);
+  t.regex(run.stderr, /^svc: app "runs" is running; stop it before .*: svc stop runs; or pass --stop\n$/);
+  const stopped = await fake.svc(["restore", "runs", name, "--storage", "local", "--stop"]);
+  t.regex(stopped.stderr, /this replaces runs; pass --yes to confirm/);
+});
+
+test("a policy is set in either order of the app and the action", async (t) => {
+  await using fake = await startFake();
+  for (const words of [
+    ["hello", "set"],
+    ["set", "hello"],
+  ]) {
+    const run = await fake.svc(["policy", ...words, "--trigger", "03:30"]);
+    t.is(run.exitCode, 0, run.stderr);
+    t.regex(run.stdout, /^App: +hello\n/);
+  }
+  const unknown = await fake.svc(["policy", "hello", "sett"]);
+  t.is(unknown.exitCode, 2);
+  t.regex(unknown.stderr, /unknown action "sett"; choose one of: show, set, reset/);
 });
 
 test("the restore of a removed app names its disabled jobs, and says that its backup policy is missing", async (t) => {

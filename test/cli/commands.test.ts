@@ -9,6 +9,7 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import {
+  AppAdoptedDataSchema,
   AppBackupsSchema,
   AppOperationSchema,
   AppOriginSchema,
@@ -751,6 +752,36 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /: svc schedule add '0 3 \* \* \*' shell --command 'echo hi you'\n/,
   },
+  ...(
+    [
+      ["restart", "app_restart"],
+      ["update", "app_update"],
+      ["upgrade", "app_update"],
+      ["reboot", "node_reboot"],
+      ["verify", "backup_verify"],
+      ["exec", "shell"],
+      ["bakcup", "backup"],
+    ] as const
+  ).map(([action, meant]) => ({
+    args: ["schedule", "add", "daily", action, "--app", "hello"],
+    exitCode: 2,
+    stderr: new RegExp(`unknown action "${action}"; choose one of: .*\\nDid you mean: ${meant}\\nTry`),
+  })),
+  {
+    args: ["api", "ListApps"],
+    exitCode: 2,
+    stderr: /^svc: there is no method "ListApps"; did you mean svc api AppService\.ListApps\?\n$/,
+  },
+  {
+    args: ["api", "AppService.ListAps"],
+    exitCode: 2,
+    stderr: /; did you mean svc api AppService\.ListApps\?\n$/,
+  },
+  {
+    args: ["api", "nonesuch"],
+    exitCode: 2,
+    stderr: /^svc: there is no method "nonesuch"; see all with: svc api --list\n$/,
+  },
   {
     args: ["daemon", "stop"],
     exitCode: 2,
@@ -765,6 +796,8 @@ const cases: CommandCase[] = [
       [["restart", "hello", "--service", "web"], "--service; services of an app restart together"],
       [["start", "--now", "hello"], "--now; svc start also starts the app at boot"],
       [["start", "-d", "hello"], "-d; apps always run in the background"],
+      [["start", "hello", "--service", "web"], "--service; services of an app start together: svc start ID"],
+      [["stop", "hello", "--service", "web"], "--service; services of an app stop together: svc stop ID"],
       [["logs", "-u", "hello"], "-u; name the app without an option: svc logs ID"],
       [["rm", "-v", "hello"], "-v; svc rm also removes the volumes of the app"],
       [["install", "-d", "web"], "-d; apps always run in the background; start the app"],
@@ -1057,7 +1090,7 @@ test("Ctrl-C ends a followed log with 130, and the daemon notices the disconnect
   });
   t.deepEqual(await nextEvent(stdout, "data"), ["first line of hello\n"]);
   interrupt.abort();
-  t.is((await running).exitCode, 130);
+  t.like(await running, { exitCode: 130, stderr: "" });
   for (let waited = 0; daemon.left() === 0 && waited < 5000; waited += 10) {
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
@@ -1070,6 +1103,13 @@ test("the process exits with 130 after a signal", async (t) => {
   await nextEvent(child.stdout!, "data");
   child.kill("SIGINT");
   t.deepEqual(await nextEvent(child, "exit"), [130, null]);
+});
+
+test("a removal names adopted data only if there is some", async (t) => {
+  const app = appOf({ id: "plain", adopted: create(AppAdoptedDataSchema, {}) });
+  await using daemon = await startFakeDaemon([app]);
+  const { stdout } = await runSvc(["rm", "plain", "--dry-run", "--socket", daemon.socketPath]);
+  t.is(stdout, "Would remove plain and free 2.0 KiB\n");
 });
 
 test("a running app without statistics is not reported as stopped", async (t) => {

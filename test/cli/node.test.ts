@@ -413,6 +413,14 @@ for (const address of bad) {
   });
 }
 
+test("a machine without a scheme gets its ssh address as a suggestion", (t) => {
+  for (const text of ["ada@attic", "10.77.0.1"]) {
+    const error = t.throws(() => parseAddress(text), { instanceOf: UsageError });
+    t.true(error.message.startsWith(`"${text}" is not an address of a daemon; did you mean ssh://${text}? `));
+  }
+  t.throws(() => parseAddress("ada:hunter2@attic"), { message: /^this is not an address/ });
+});
+
 test("a password in an address is rejected and not printed", (t) => {
   for (const kind of ["ssh", "https"]) {
     const error = t.throws(() => parseAddress(`${kind}://ada:hunter2@attic`), { instanceOf: UsageError });

@@ -95,8 +95,8 @@ for (const [line, form] of [
     });
     const stdout = Object.assign(sink, { isTTY: form === "a terminal", columns: 80 });
     const args = [line, "--watch", "--socket", daemon.socketPath, ...(form === "JSON" ? ["--json"] : [])];
-    const { exitCode } = await runSvc(args, { host: { stdout, interrupted: interrupted.signal } });
-    t.is(exitCode, 130);
+    const run = await runSvc(args, { host: { stdout, interrupted: interrupted.signal } });
+    t.like(run, { exitCode: 130, stderr: "" });
     t.is(looks.length, 2);
     const [first = "", second = ""] = looks;
     if (form === "JSON") t.true(looks.every((each) => /^[^\n]+\n$/.test(each) && JSON.parse(each) !== null));

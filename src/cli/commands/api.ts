@@ -34,11 +34,13 @@ async function api(
   options: ApiOptions,
 ): Promise<void> {
   if (options.list === true) return listMethods(context);
-  const { findMethod } = await import("../contract.ts");
+  const { findMethod, meantMethod } = await import("../contract.ts");
   const method = name === undefined ? undefined : findMethod(name);
   if (method === undefined) {
     const problem = name === undefined ? "name a method" : `there is no method "${name}"`;
-    throw new UsageError(`${problem}; see all with: svc api --list`);
+    const meant = name === undefined ? undefined : meantMethod(name);
+    const next = meant === undefined ? "see all with: svc api --list" : `did you mean svc api ${meant}?`;
+    throw new UsageError(`${problem}; ${next}`);
   }
   if (options.describe === true) return describe(context, method);
   return call(context, method, request);

@@ -97,7 +97,8 @@ async function requireApp(context: CommandContext, id: string): Promise<App> {
 }
 
 function keptText({ kept }: { readonly kept?: App["adopted"] | undefined }, verb = "stays"): string {
-  return kept === undefined ? "" : `; adopted data ${verb}: ${adoptedText(kept) ?? ""}`;
+  const text = adoptedText(kept);
+  return text === undefined ? "" : `; adopted data ${verb}: ${text}`;
 }
 
 /** Older daemons do not report jobs. */

@@ -8,7 +8,7 @@ import { forEachName, oneByOne, requireChoice } from "../for-each.ts";
 import { AdvisedError, asSvcError, UsageError } from "../output/failure.ts";
 import { followProgress } from "../output/follow-progress.ts";
 import type { RunCommand } from "../run-command.ts";
-import { stateText } from "../output/app-table.ts";
+import { isUp, stateText } from "../output/app-table.ts";
 import { calls, type App } from "../client/calls.ts";
 import { listAllApps } from "./ls.ts";
 
@@ -171,10 +171,6 @@ async function showPlan(
       return `${plan}${restarted ? ", and restart it" : ""}`;
     },
   });
-}
-
-function isUp({ state }: App): boolean {
-  return state === "RUNNING" || state === "STARTING";
 }
 
 function withoutNoRestart(error: unknown, id: string): unknown {

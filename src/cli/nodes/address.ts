@@ -33,7 +33,7 @@ const socketName = /^\/[A-Za-z0-9._/@+-]{1,106}$/;
 /** @throws UsageError that names the invalid part, but nothing that may be a password */
 export function parseAddress(text: string): NodeAddress {
   const parts = /^(ssh|https?|unix):\/\/(?:([^@/]*)@)?([^/]*)(\/.*)?$/s.exec(text);
-  if (parts === null) throw new UsageError(`this is not an address of a daemon: use ${forms}`);
+  if (parts === null) throw notAnAddress(text);
   const [, kind, user, hostAndPort = "", path = ""] = parts;
   if (user?.includes(":") === true) {
     throw new UsageError(
@@ -67,6 +67,14 @@ export function parseAddress(text: string): NodeAddress {
     port: port ?? (isTls ? 443 : 8420),
     authority: port === undefined ? host : `${host}:${port}`,
   };
+}
+
+/** People type `user@host`, as ssh does. Other text may contain a password, and is not repeated. */
+function notAnAddress(text: string): UsageError {
+  const [, user, host = ""] = /^(?:([^@:/]+)@)?([^@:/]+)$/.exec(text) ?? [];
+  if (!hostName.test(host) || (user !== undefined && !userName.test(user)))
+    return new UsageError(`this is not an address of a daemon: use ${forms}`);
+  return new UsageError(`"${text}" is not an address of a daemon; did you mean ssh://${text}? Use ${forms}`);
 }
 
 function parseHostAndPort(hostAndPort: string): { host: string; port: number | undefined } {

@@ -22,6 +22,10 @@ export function stateColor(state: string): Color | undefined {
   }
 }
 
+export function isUp({ state }: Pick<App, "state">): boolean {
+  return state === "RUNNING" || state === "STARTING";
+}
+
 /** The daemon's next action for an app in this state, after a delay. */
 const retryText: Readonly<Record<string, string>> = {
   STARTING: "restart ",
@@ -128,11 +132,11 @@ export function placementText(app: App): string | undefined {
   return `on a ${app.placement.on} in ${desired} ${desired === 1 ? "task" : "tasks"}${isPartial}`;
 }
 
-/** `volume shop_data; path /opt/shop/site` */
+/** `volume shop_data; path /opt/shop/site`; undefined if the app has no adopted data. */
 export function adoptedText(adopted: App["adopted"]): string | undefined {
-  if (adopted === undefined) return undefined;
-  const { volumes, paths } = adopted;
-  return [listText("volume", volumes), listText("path", paths)].filter((text) => text !== "").join("; ");
+  const { volumes = [], paths = [] } = adopted ?? {};
+  const texts = [listText("volume", volumes), listText("path", paths)].filter((text) => text !== "");
+  return texts.length === 0 ? undefined : texts.join("; ");
 }
 
 function listText(noun: string, items: readonly string[]): string {

@@ -1,4 +1,5 @@
 /** Rewords Commander's usage errors: first the option or argument, then what it must be. */
+import { nearWord } from "../../lib/near-word.ts";
 import { shellWord } from "../../lib/shell-word.ts";
 
 const forms: readonly (readonly [RegExp, string])[] = [
@@ -84,11 +85,17 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
   web: { "--port": "set the port with [api] listen in the configuration" },
   start: {
     "--now": "svc start also starts the app at boot",
+    "--service": "services of an app start together: svc start ID",
     "-d": "apps always run in the background",
     "-a": "attach to a running app with: svc app attach ID",
   },
   stats: { "-a": "stopped apps use neither CPU nor memory; for all apps: svc ls" },
-  stop: { "--now": "svc stop also keeps the app stopped at boot", "-t": stopTime, "--time": stopTime },
+  stop: {
+    "--now": "svc stop also keeps the app stopped at boot",
+    "--service": "services of an app stop together: svc stop ID",
+    "-t": stopTime,
+    "--time": stopTime,
+  },
 };
 
 type ExcessAdvice = (words: readonly string[]) => string | undefined;
@@ -135,6 +142,20 @@ const excess: Readonly<Record<string, ExcessAdvice>> = {
   },
 };
 
+/** Words that people type for an action of a job. */
+const otherActions: Readonly<Record<string, string>> = {
+  command: "shell",
+  exec: "shell",
+  run: "shell",
+  update: "app_update",
+  upgrade: "app_update",
+};
+
+function likeAction(typed: string, choices: readonly string[]): string | undefined {
+  if (Object.hasOwn(otherActions, typed)) return otherActions[typed];
+  return choices.find((choice) => choice.endsWith(`_${typed}`)) ?? nearWord(typed, choices);
+}
+
 /** The command whose usage is wrong. */
 export interface UsedCommand {
   /** Without `svc`, and without `app`: `svc app logs` and `svc logs` are the same command. */
@@ -157,10 +178,18 @@ export function usageMessage(text: string, command?: UsedCommand): string {
   const known = command === undefined ? undefined : knownMistake(message, command);
   if (known !== undefined) return `${known}\n`;
   const form = forms.find(([pattern]) => pattern.test(message));
-  return (form === undefined ? message : message.replace(...form)).replace(
+  const reworded = (form === undefined ? message : message.replace(...form)).replace(
     /\n\(Did you mean (?:one of )?(.*)\?\)/,
     "\nDid you mean: $1",
   );
+  const meant = command?.line === "schedule add" ? meantAction(message, command) : undefined;
+  return meant === undefined ? reworded : `${reworded.trimEnd()}\nDid you mean: ${meant}\n`;
+}
+
+function meantAction(message: string, { args }: UsedCommand): string | undefined {
+  const [, typed] = /^command-argument value '(.*)' is invalid for argument 'action'/s.exec(message) ?? [];
+  const { choices = [] } = args.find(({ name }) => name === "action") ?? {};
+  return typed === undefined ? undefined : likeAction(typed, choices);
 }
 
 function knownMistake(message: string, { line, args }: UsedCommand): string | undefined {

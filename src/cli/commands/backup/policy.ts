@@ -25,7 +25,9 @@ export function addPolicyCommand(parent: Command, run: RunCommand): void {
     .argument("<id>", "the app")
     .addArgument(
       new Argument("[action]", "set: change the given options; reset: use the package's recommendation")
-        .choices(["show", "set", "reset"])
+        .choices(actions)
+        // Any word: the app may follow the action.
+        .argParser((word: string) => word)
         .default("show"),
     )
     .option("--trigger <when>", `when to back up: ${triggerForms}; empty: only on request`)
@@ -45,8 +47,16 @@ export function addPolicyCommand(parent: Command, run: RunCommand): void {
         .preset("latest"),
     )
     .addHelpText("after", examples)
-    .action(run(policy));
+    .action(
+      run((context, first: string, second: string, options: PolicyOptions) =>
+        actions.includes(first) && !actions.includes(second)
+          ? policy(context, second, first, options)
+          : policy(context, first, second, options),
+      ),
+    );
 }
+
+const actions = ["show", "set", "reset"];
 
 const examples = `
 Options that are not given stay unchanged.
@@ -77,6 +87,8 @@ async function policy(
   what: string,
   options: PolicyOptions,
 ): Promise<void> {
+  if (!actions.includes(what))
+    throw new UsageError(`unknown action "${what}"; choose one of: ${actions.join(", ")}`);
   const hasOptions = settable.some((option) => options[option] !== undefined);
   if (what !== "set" && hasOptions)
     throw new UsageError(`options require set: svc backup policy ${id} set …`);

@@ -1,5 +1,6 @@
 /** `svc backup restore`: restores an archive into its app, or as a new app. */
 import type { Command } from "commander";
+import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { detach, detachOption, type DetachOption } from "../../detach.ts";
 import { AdvisedError, asSvcError, ifFound } from "../../output/failure.ts";
@@ -12,6 +13,7 @@ import {
   type AcceptOptions,
 } from "../../input/accept-license.ts";
 import { confirmRemoval } from "../../input/prompt.ts";
+import { isUp } from "../../output/app-table.ts";
 import { isStopped } from "../../output/schedule-table.ts";
 import { formatBytes } from "../../output/units.ts";
 import { calls } from "../../client/calls.ts";
@@ -74,6 +76,10 @@ async function restore(
   const ref = await findArchive(context, id, name, options);
   // Ask only if there is an app to replace, and only for paths that can be restored.
   const app = asNew || dryRun ? undefined : await ifFound(context.call(calls.getApp, { id }));
+  if (app !== undefined && isUp(app) && !stop) {
+    const running = new SvcError("app_running", `app "${id}" is running; stop it before restoring it`);
+    throw withStop(running, id);
+  }
   if (app !== undefined && paths.length > 0) {
     const { appId, ...archive } = ref;
     const plan = { app_id: appId, ...archive, stop_app: stop, paths, dry_run: true, identity };

@@ -104,7 +104,7 @@ async function test(context: CommandContext, name: string): Promise<void> {
 async function remove(context: CommandContext, name: string): Promise<void> {
   const answer = await context.call(calls.removeBackupStorage, { name });
   if (context.json) return context.printJson(answer);
-  await context.printLine(`Forgot ${answer.name}`);
+  await context.printLine(`Removed ${answer.name} from the list of storages; its archives stay`);
   for (const use of answer.used_by) context.note(useText(use, name));
 }
 
