@@ -159,6 +159,8 @@ export interface ResolvedProject {
   readonly project: string;
   /** The document that would run now, without svc's labels. */
   readonly document: JsonObject;
+  /** The compose files that it was resolved from, relative to the checkout. */
+  readonly composeFiles: readonly string[];
   /** Services whose images are built from the package. */
   readonly built: ReadonlySet<string>;
   /** Texts of the package's files that services mount, by absolute path. */

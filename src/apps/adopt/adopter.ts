@@ -3,6 +3,7 @@
  * containers. Until the app is healthy, every failure starts the old containers again.
  */
 import { basename, dirname } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import type { UnmanagedStack, UnmanagedStacks } from "../../engine/unmanaged-stacks.ts";
 import { isUpState } from "../../engine/container-record.ts";
 import { formatImageReference, parseImageReference } from "../../engine/image-reference.ts";
@@ -104,7 +105,7 @@ export class Adopter {
           // Another adoption may have begun in the meantime.
           this.#requireUnused(plan, app.id);
           await this.#requirePlanned(plan, app);
-          await this.#requireSame(plan.stack, app);
+          await this.#requireSame(plan, app);
           isSwitched = true;
           await this.#switch(operation, app, numbered);
         },
@@ -144,12 +145,17 @@ export class Adopter {
   }
 
   /** The app runs what the containers run: an adoption must not upgrade or leave out a service. */
-  async #requireSame({ containers }: UnmanagedStack, app: NewApp): Promise<void> {
+  async #requireSame({ stack: { containers }, composeFiles }: AdoptionPlan, app: NewApp): Promise<void> {
     const { runtimeOf, runnable } = this.#options;
     const project = await runtimeOf(app).projects?.describe(runnable(app));
     if (project === undefined) return;
     const services = recordOf(project.document["services"]);
     const remedy = `run "docker compose up" there first, or adopt it with from_containers`;
+    // The plan covers only these.
+    if (!isDeepStrictEqual(project.composeFiles.toSorted(), composeFiles.toSorted())) {
+      const message = `the app would run ${project.composeFiles.join(", ")}, and the project was started with ${composeFiles.join(", ")}; ${remedy}`;
+      throw new SvcError("not_possible", message);
+    }
     for (const container of containers.filter(({ state }) => isUpState(state))) {
       const service = serviceOf(container);
       const who = `container "${container.name}"`;

@@ -1,5 +1,6 @@
 /** Installs a package from a spec. The new app is stopped; a failure leaves nothing behind. */
-import { basename } from "node:path";
+import { basename, join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { manifestFileName, settingsOf, type Manifest } from "../../packages/manifest/manifest.ts";
@@ -7,6 +8,7 @@ import { valuesOfTexts } from "../../packages/settings/setting-texts.ts";
 import type { UnmanagedStacks } from "../../engine/unmanaged-stacks.ts";
 import type { ResolvedPackage } from "../../packages/resolved-package.ts";
 import { oneAtATime } from "../../lib/limiter.ts";
+import { checkoutOf } from "../../runtimes/app-tree.ts";
 import type { AdoptedData, Placement, RunnableApp } from "../../runtimes/runnable-app.ts";
 import { StoreConflict } from "../../store/store.ts";
 import {
@@ -178,11 +180,26 @@ export class Installer {
         : ({ kind: "adopt", phase: "create" } as const);
     const { id } = await this.create(
       { caller, ownerUid, ...begin, adoption, ...names, describe },
-      (app) => checkOutRelease(this.#options, app, resolved, numbered),
+      async (app) => {
+        await checkOutRelease(this.#options, app, resolved, numbered);
+        if (adoption !== undefined) await this.#requireCopied(app, manifest, numbered);
+      },
       numbered,
     );
     resolved.retain();
     return id;
+  }
+
+  /** The owner of the package's directory may have exchanged its manifest before or during the copy. */
+  async #requireCopied(app: RunnableApp, manifest: Manifest, work: WorkOptions): Promise<void> {
+    const spec = join(app.directory, checkoutOf(app));
+    const request = { spec, source: "", branch: "", tag: "" };
+    await using copied = await this.#options.packages.resolve(request, app.uid, work);
+    if (isDeepStrictEqual(copied.manifest, manifest)) return;
+    throw new SvcError(
+      "not_possible",
+      `${manifestFileName} of "${app.id}" changed while it was read; review the new plan, and adopt again`,
+    );
   }
 
   /** Only root may see the containers of the host. */

@@ -53,6 +53,8 @@ import { ProjectReads } from "./project-reads.ts";
 /** A project, its host access, and which of its mounts are data ({@link dataBinds}). */
 export interface ComposePlan {
   readonly project: RunnableProject;
+  /** Relative to the checkout. */
+  readonly composeFiles: readonly string[];
   /** The document for this host's engine, with inline contents as files; `claims` refer to it. */
   readonly placed: JsonObject;
   readonly files: readonly InlineFile[];
@@ -178,7 +180,8 @@ export class ComposePlanner {
       ...project.builds.map(buildClaims),
     ];
     requireWithinLimits(app, claims);
-    return { project: { ...project, document }, placed, files, claims, data };
+    const composeFiles = choice.files.map((path) => posix.normalize(path));
+    return { project: { ...project, document }, composeFiles, placed, files, claims, data };
   }
 
   /** The values that the project's `.env` gives to variables. @throws SvcError `package_invalid` */

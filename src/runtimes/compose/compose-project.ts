@@ -44,7 +44,13 @@ import { explainMissingSources, lastLines, reasonOf } from "./compose-failure.ts
 import { portVariables, withCurrentPorts, withDotenvPorts } from "./current-ports.ts";
 import { creationGroups, mountedFiles, referencesOf } from "./document-services.ts";
 import { fixedPorts } from "./service-ports.ts";
-import { ComposePlanner, nameVariable, projectArgs, type ComposePlannerOptions } from "./compose-plan.ts";
+import {
+  ComposePlanner,
+  nameVariable,
+  projectArgs,
+  type ComposePlan,
+  type ComposePlannerOptions,
+} from "./compose-plan.ts";
 
 export interface ComposeProjectsOptions extends ComposePlannerOptions {
   engine: DockerEngine;
@@ -75,12 +81,16 @@ export class ComposeProjects {
    * @throws SvcError `package_invalid`, `denied`
    */
   async resolve(app: RunnableApp, signal?: AbortSignal): Promise<RunnableProject> {
-    const { project, claims } = await this.#planner.plan(app, signal);
+    return (await this.#resolve(app, signal)).project;
+  }
+
+  async #resolve(app: RunnableApp, signal?: AbortSignal): Promise<ComposePlan> {
+    const plan = await this.#planner.plan(app, signal);
     // Missing sources are created at the start.
     const userHelper = await this.#options.userHelpers.as(app.uid);
-    const present = await this.#withoutMissing(app, claims);
+    const present = await this.#withoutMissing(app, plan.claims);
     await this.#requireAllowed(app, present, (path) => entryType(userHelper, app.directory, path));
-    return project;
+    return plan;
   }
 
   /**
@@ -88,7 +98,8 @@ export class ComposeProjects {
    * @throws SvcError as {@link resolve}
    */
   async describe(app: RunnableApp): Promise<ResolvedProject> {
-    const { document, builds } = await this.resolve(app);
+    const { project, composeFiles } = await this.#resolve(app);
+    const { document, builds } = project;
     const tags = new Set(builds.map(({ service }) => this.#options.images.builtTag(app, service)));
     const userHelper = await this.#options.userHelpers.as(app.uid);
     const checkout = join(app.directory, checkoutOf(app));
@@ -107,7 +118,7 @@ export class ComposeProjects {
     }
     return {
       project: this.#nameOf(app),
-      document,
+      ...{ document, composeFiles },
       built: new Set(
         [...referencesOf(document)].flatMap(([service, image]) => (tags.has(image) ? [service] : [])),
       ),

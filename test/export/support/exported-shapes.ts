@@ -202,6 +202,7 @@ export async function exportShape(name: string, to: ExportAppRequestTo): Promise
         Promise.resolve({
           project: `svc-${name}`,
           document: recordOf(mapTexts(document, (text) => text.replaceAll("PASSWORD", textOf(password)))),
+          composeFiles: [],
           built: new Set(built),
           files: new Map(Object.entries(files).map(([path, text]) => [`/x/${path}`, text])),
         }),

@@ -1,6 +1,7 @@
 /** Compose projects and containers that run without svc become apps. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
+import { existsSync, readFileSync, watch, writeFileSync } from "node:fs";
 import { chmod, readdir, readFile, rm, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
@@ -289,6 +290,67 @@ adoptTest(`an adoption is rejected if its files change before the containers sto
   t.deepEqual(await statesOf(engineNow(), "changing-web"), ["running"]);
   t.deepEqual(await served(), before);
   t.deepEqual((await daemon.client(AppService).listApps({})).apps, []);
+});
+
+adoptTest(
+  `an adoption is rejected if the app would merge a compose file that the plan lacks${needs}`,
+  async (t) => {
+    t.timeout(300_000);
+    const { daemon, dir, compose, served } = await createStack(engineNow(), "merging");
+    await using _daemon = daemon;
+    await compose("up", "--detach");
+    const before = await served();
+    const docker = daemon.client(DockerService);
+    const { plan } = await docker.adoptStack({ name: "merging", dryRun: true });
+    await writeFiles(dir, {
+      "compose.override.yaml": "services: { web: { environment: { GREETING: evil } } }\n",
+    });
+    const request = { name: "merging", planDigest: plan?.digest ?? "", permissionsAck: true };
+    const error = await errorOf(docker.adoptStack(request));
+    t.is(error.reason, "not_possible");
+    t.regex(
+      error.message,
+      /the app would run compose\.yaml, compose\.override\.yaml, .* was started with compose\.yaml/,
+    );
+    t.deepEqual(await statesOf(engineNow(), "merging-web"), ["running"]);
+    t.deepEqual(await served(), before);
+    t.deepEqual((await daemon.client(AppService).listApps({})).apps, []);
+  },
+);
+
+adoptTest(`a manifest that is exchanged while the directory is read is not used${needs}`, async (t) => {
+  t.timeout(300_000);
+  const { daemon, dir, compose, served } = await createStack(engineNow(), "exchanged");
+  await using _daemon = daemon;
+  const text = await readFile(join(dir, "compose.yaml"), "utf8");
+  const set = 'restart: always\n    environment: { MOTD: "${MOTD:-good}" }';
+  await writeFiles(dir, { "compose.yaml": text.replace("restart: always", set) });
+  await compose("up", "--detach");
+  const before = await served();
+  const manifest = join(dir, "svc.yaml");
+  let planned = "";
+  // The adoption writes the planned manifest, and the owner of the directory exchanges it before the install reads it.
+  const watcher = watch(dir, () => {
+    if (planned !== "" || !existsSync(manifest)) return;
+    planned = readFileSync(manifest, "utf8");
+    writeFileSync(manifest, planned.replace("env: MOTD", "default: evil\n      env: MOTD"));
+  });
+  t.teardown(() => watcher.close());
+  const apps = daemon.client(AppService);
+  const adopt = async (): Promise<void> => {
+    const events = daemon.client(DockerService).adoptStackStream({ name: "exchanged", permissionsAck: true });
+    // The first event comes before the copy of the directory.
+    for await (const _event of events) {
+      watcher.close();
+      writeFileSync(manifest, planned);
+    }
+  };
+  // An exchange that comes too late is harmless: the app has the planned manifest then.
+  const failure = await adopt().then(() => "none", String);
+  t.regex(failure, /^none$|svc\.yaml of "exchanged" changed while it was read/);
+  for (const { id } of (await apps.listApps({})).apps)
+    t.false(Object.hasOwn((await apps.getAppSettings({ id })).values ?? {}, "motd"));
+  t.deepEqual(await served(), before);
 });
 
 const hostileManifests = {
