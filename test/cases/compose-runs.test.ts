@@ -722,6 +722,37 @@ preferred.runTest(
   },
 );
 
+preferred.runTest(
+  `an upgrade names the volumes that the new version does not use${preferred.skipped}`,
+  async (t) => {
+    const { dirs } = preferred;
+    const config = `${fixtureNow().engine.config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`;
+    await using daemon = await startDaemon({ config });
+    const dir = join(daemon.dir, "renamed");
+    const write = (volume: string): Promise<void> =>
+      writeFiles(dir, {
+        "compose.yaml": `services:
+  app: { image: svc/shell:1, command: ${shell(":")}, volumes: ["${volume}:/data", "same:/same"] }
+volumes: { ${volume}: {}, same: {} }
+`,
+      });
+    const svc = async (...args: string[]): Promise<string> => {
+      const host = { home: daemon.dir, uid: process.getuid?.() ?? 0, env: { PATH: dirs.join(delimiter) } };
+      const { exitCode, stderr } = await runSvc([...args, "--socket", daemon.socketPath], { host });
+      assert.equal(exitCode, 0, stderr);
+      return stderr;
+    };
+    await write("before");
+    t.notRegex(await svc("install", dir, "--start", "--yes"), /does not use/);
+    await write("after");
+    const said = await svc("upgrade", "renamed", "--restart");
+    t.regex(said, /this version does not use volume "before"; its data stays until the app is removed/);
+    t.notRegex(said, /volume "same"/);
+    t.notRegex(await svc("upgrade", "renamed", "--restart"), /does not use/);
+    await svc("rm", "renamed", "--yes");
+  },
+);
+
 preferred.runTest(`svc start names the service that it waits for${preferred.skipped}`, async (t) => {
   const { engine } = fixtureNow();
   const config = `${engine.config}\n[apps]\npath = ${JSON.stringify(installedCompose?.dirs ?? [])}\n`;

@@ -136,7 +136,8 @@ export class ComposeProjects {
     const unmoved = { ...app, manifest: current.manifest, settings };
     const { project } = await this.#planner.plan(unmoved, signal);
     const found = withCurrentPorts(unmoved, project.document);
-    return { ...found, notes: [...current.notes, ...found.notes] };
+    const unused = unusedVolumes(await this.lastDocument(app.id), project.document);
+    return { ...found, notes: [...current.notes, ...found.notes, ...unused] };
   }
 
   /** {@link resolve} for a start: creates and holds the mount sources. The app's containers must not run. */
@@ -351,6 +352,17 @@ export class ComposeProjects {
   #nameOf({ id }: Pick<RunnableApp, "id">): string {
     return this.#options.ownership.projectOf(id);
   }
+}
+
+/** Notes on volumes of the last version that the new one lacks: after a rename, an app starts without its data. */
+function unusedVolumes(last: JsonObject | undefined, next: JsonObject): string[] {
+  const used = recordOf(next["volumes"]);
+  return Object.entries(recordOf(last?.["volumes"])).flatMap(([name, volume]) => {
+    const { external = null, driver_opts: options = null } = recordOf(volume);
+    // Their data is elsewhere.
+    if (Object.hasOwn(used, name) || isSet(external) || isSet(options)) return [];
+    return [`this version does not use volume "${name}"; its data stays until the app is removed`];
+  });
 }
 
 /** Removes labels, which were checked before: they cannot have changed, and some are svc's own. */
