@@ -11,7 +11,8 @@ import { unique, type Derived } from "./derived.ts";
 import { fromCasaOs } from "./from-casaos.ts";
 import { fromCompose } from "./from-compose.ts";
 import { fromDockerfile } from "./from-dockerfile.ts";
-import { fromGo, fromPackageJson, fromPages, fromProcfile, fromPython } from "./from-program.ts";
+import { fromGo, fromNode, fromPackageJson, fromPages, fromProcfile, fromPython } from "./from-program.ts";
+import { templateNames } from "./templates.ts";
 import { fromRuntipi } from "./from-runtipi.ts";
 import type { PackageFiles } from "./package-files.ts";
 
@@ -29,9 +30,12 @@ const importers: readonly (readonly [name: RegExp, importer: Importer, candidate
   [/dockerfile/i, fromDockerfile, ["Dockerfile"]],
   [/^Procfile$/, fromProcfile, ["Procfile"]],
   [/^package\.json$/, fromPackageJson, ["package.json"]],
+  [/\.m?js$/, fromNode, ["server.js", "server.mjs"]],
   [/\.py$/, fromPython, ["app.py", "main.py", "server.py"]],
   [/^go\.mod$/, fromGo, ["go.mod"]],
   [/\.html$/, fromPages, ["index.html", "public/index.html"]],
+  // Pages have scripts with such names, too.
+  [/\.m?js$/, fromNode, ["app.js", "app.mjs", "index.js", "index.mjs", "main.js", "main.mjs"]],
 ];
 
 export interface Plan extends Omit<Derived, "manifest"> {
@@ -87,7 +91,7 @@ async function derive(files: PackageFiles, { from, findCompose }: PlanOptions): 
   const unusual = (await files.names()).toSorted().find((name) => /compose.*\.ya?ml$/.test(name));
   const remedy =
     unusual === undefined
-      ? `to start a new package: svc package init ${shellWord(files.root)} --template NAME`
+      ? `to start a new package: svc package init ${shellWord(files.root)} --template NAME, where NAME is one of ${templateNames.join(", ")}`
       : `to use ${unusual}: svc install ${shellWord(join(files.root, unusual))}`;
   throw new SvcError(
     "not_possible",

@@ -156,6 +156,19 @@ export async function fromProcfile(files: PackageFiles, name: string): Promise<D
   };
 }
 
+/** A program without a `start` script. */
+export async function fromNode(files: PackageFiles, name: string): Promise<Derived> {
+  const build = await nodeModules(files, parse((await files.text("package.json")) ?? "{}", "package.json"));
+  return {
+    from: name,
+    notes: [listens],
+    manifest: withPort(
+      { ...(build.length > 0 && { build }), exec: ["node", name] },
+      { summary: "A program for Node." },
+    ),
+  };
+}
+
 export async function fromPython(files: PackageFiles, name: string): Promise<Derived> {
   return {
     from: name,

@@ -3,6 +3,7 @@ import { calls, type App } from "./client/calls.ts";
 import type { CommandContext } from "./context.ts";
 import { chooseNode } from "./nodes/choose-node.ts";
 import { portsText } from "./output/app-table.ts";
+import { isInternalInterface } from "../lib/internal-interface.ts";
 import { webPortOf } from "../lib/web-port.ts";
 import { urlAt } from "./output/web-address.ts";
 
@@ -23,9 +24,6 @@ function webAddresses(app: Published, listed: App["ports"]): readonly string[] {
   );
 }
 
-/** Interfaces between this host and its containers or virtual machines, which other machines do not reach. */
-const internalName = /^(docker|br-|veth|virbr|cni|lxc|podman)/;
-
 /** URLs for other machines, if the app listens at all addresses of this host. */
 export async function networkUrls(
   context: CommandContext,
@@ -36,18 +34,24 @@ export async function networkUrls(
   if (!isEverywhere || (await machineOf(context)) !== thisMachine) return [];
   const { networkInterfaces } = await import("node:os");
   return Object.entries(networkInterfaces())
-    .filter(([name]) => !internalName.test(name))
+    .filter(([name]) => !isInternalInterface(name))
     .flatMap(([, addresses = []]) => addresses)
     .filter(({ family, internal }) => family === "IPv4" && !internal)
     .flatMap(({ address }) => urlAt(address, app) ?? []);
 }
 
-/** ` at http://127.0.0.1:8080` for an app that runs; ` on port 53/udp` without a port for a browser. */
+/**
+ * ` at http://127.0.0.1:8080` for an app that runs, with the address for other machines if it has one; ` on port 53/udp`
+ * without a port for a browser.
+ */
 export async function whereText(context: CommandContext, app: Published): Promise<string> {
   if (app.state !== "RUNNING" || app.ports.length === 0) return "";
   const url = await urlOf(context, app);
   if (url === undefined) return ` on port ${portsText(app.ports)}`;
-  return app.ports.length === 1 ? ` at ${url}` : ` at ${url}, ports ${portsText(app.ports)}`;
+  const { ports } = await context.call(calls.listAppPorts, { id: app.id });
+  const [network] = await networkUrls(context, app, ports);
+  const where = network === undefined ? url : `${url} and ${network}`;
+  return app.ports.length === 1 ? ` at ${where}` : ` at ${where}, ports ${portsText(app.ports)}`;
 }
 
 const thisMachine = "127.0.0.1";

@@ -17,8 +17,8 @@ export const dailyCommands: readonly (readonly [usage: string, summary: string])
   ["restore ID latest", "restore an app from its newest backup"],
   ["rm ID", "remove an app with its data"],
   ["schedule", "manage jobs: run commands and backups at set times"],
-  ["status", "show the daemon and a summary of its apps"],
-  ["doctor", "check this machine for problems"],
+  ["stats, ports, file, events", "show resource usage, ports, files and events"],
+  ["status, doctor", "show the daemon; check this machine for problems"],
 ];
 
 const usageWidth = 26;

@@ -349,6 +349,17 @@ for (const { name, json, files = {}, process } of [
   });
 }
 
+test("a script is a program for Node, unless it belongs to pages", async (t) => {
+  const built = await plan(t, {
+    "server.mjs": "",
+    "index.html": "",
+    "package.json": '{"dependencies": {"a": "1"}}',
+  });
+  t.deepEqual(built.manifest.process, { build: [npmInstall], exec: ["node", "server.mjs"] });
+  t.deepEqual((await plan(t, { "app.js": "" })).manifest.process, { exec: ["node", "app.js"] });
+  t.is((await plan(t, { "app.js": "", "index.html": "" })).from, "index.html");
+});
+
 test("a package.json without a start command has no precedence", async (t) => {
   const files = { "package.json": '{"scripts": {"test": "ava"}}', "app.py": "" };
   t.is((await plan(t, files)).from, "app.py");
@@ -382,7 +393,7 @@ test("of several files the one with a start command counts, and another may be n
 test("a directory with nothing known, and one behind a link, are not packages", async (t) => {
   await t.throwsAsync(plan(t, { "notes.txt": "" }), {
     message:
-      /^(\/.+) contains no file that svc can create a package from .*: svc package init '\1' --template NAME$/,
+      /^(\/.+) contains no file that svc can create a package from .*: svc package init '\1' --template NAME, where NAME is one of node, python, go, static, container, compose$/,
   });
   await t.throwsAsync(plan(t, { "docker-compose.production.yml": "services: { a: { image: a } }\n" }), {
     message: /^(\/.+) contains no file .*\); to use (.*): svc install '\1\/\2'$/,

@@ -266,7 +266,7 @@ const cases: CommandCase[] = [
     args: ["install", "licensed"],
     exitCode: 5,
     stderr:
-      /\nsvc: licensed requires that you accept its license \(LICENSE\) and requires permissions on the host \(the app wants the moon\); run this in a terminal to read and accept, or pass --accept-license and --accept-permissions\n$/,
+      /\nsvc: licensed requires that you accept its license \(LICENSE: "Be kind\.\\x1b\[2J"\) and requires permissions on the host \(the app wants the moon\); run this in a terminal to read and accept, or pass --accept-license and --accept-permissions\n$/,
   },
   {
     args: ["install", "licensed", "--accept-license"],
@@ -278,7 +278,7 @@ const cases: CommandCase[] = [
     args: ["install", "licensed", "--accept-permissions"],
     exitCode: 5,
     stderr:
-      /\nsvc: licensed requires that you accept its license \(LICENSE\); run this .*, or pass --accept-license\n$/,
+      /\nsvc: licensed requires that you accept its license \(LICENSE: "Be kind\.\\x1b\[2J"\); run this .*, or pass --accept-license\n$/,
   },
   {
     args: ["install", "licensed", "--accept-license", "--accept-permissions"],
@@ -1171,6 +1171,9 @@ test("an app at all addresses of this host is shown with an address for other ma
     [],
   );
   t.is(shown.length > 0, outer.length > 0);
+  const started = await runSvc(["--socket", daemon.socketPath, "start", "open"]);
+  const addresses = ["http://127.0.0.1:8080", ...shown.slice(0, 1)].join(" and ");
+  t.is(started.stdout, `open is RUNNING at ${addresses}\n`);
 });
 
 test("a moment is how long ago, or a time", (t) => {

@@ -12,7 +12,8 @@ import { ProgressLine, progressText, TransferRate } from "../../src/cli/output/p
 import { chooseColumns } from "../../src/cli/output/choose-columns.ts";
 import { appColumns } from "../../src/cli/output/app-table.ts";
 import { renderFields, renderTable, type Column } from "../../src/cli/output/table.ts";
-import type { App } from "../../src/cli/client/calls.ts";
+import type { App, HostMetrics } from "../../src/cli/client/calls.ts";
+import { hostLines } from "../../src/cli/output/host-screen.ts";
 import { formatAge, formatBytes, formatDuration } from "../../src/cli/output/units.ts";
 import { textWidth, truncate } from "../../src/cli/output/width.ts";
 
@@ -334,4 +335,19 @@ test("parallel transfers have separate rates", (t) => {
   }
   t.regex(written, / 100 B\/s · [^\r]* · slow/);
   t.regex(written, / 1000 B\/s · [^\r]* · fast/);
+});
+
+test("svc host omits the interfaces of containers", (t) => {
+  const traffic = { receivedBytes: 1, sentBytes: 1, receivedPerSec: 0, sentPerSec: 0 };
+  const interfaces = ["eth0", "docker0", "veth12ab", "br-0a1b"].map((name) => ({ name, ...traffic }));
+  const figures = {
+    ...{ uptimeSecs: 1, cpuPercent: 0, cpuCount: 1, load1: 0, load5: 0, load15: 0 },
+    ...{ memoryTotalBytes: 1, memoryAvailableBytes: 1, swapTotalBytes: 0, swapUsedBytes: 0 },
+    ...{ filesystems: [], disks: [], temperatures: [], interfaces },
+  };
+  const lines = hostLines([figures as unknown as HostMetrics], plain).split("\n");
+  t.deepEqual(
+    lines.filter((line) => line.startsWith("Network")).map((line) => line.split(":")[0]),
+    ["Network eth0"],
+  );
 });

@@ -556,7 +556,7 @@ test("for a host that ssh does not find, the error has ssh's message, not git's 
   const { reason, message } = gitFailure(
     "git@nowhere.invalid:x/y.git",
     [
-      "ssh: Could not resolve hostname nowhere.invalid: Name or service not known",
+      "ssh: Could not resolve hostname nowhere.invalid: Name or service not known\r",
       "fatal: Could not read from remote repository.",
       "Please make sure you have the correct access rights",
     ],

@@ -7,6 +7,7 @@ import { resolve } from "node:path";
 import { SvcError, type ReasonPayloads } from "../../errors.ts";
 import { shellWord } from "../../lib/shell-word.ts";
 import { whereText } from "../app-url.ts";
+import { listAllApps } from "./ls.ts";
 import { absoluteIfPath } from "../input/absolute-path.ts";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../input/accept-license.ts";
 import { runWithAdvice } from "../output/advice.ts";
@@ -118,6 +119,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     ...acceptedBy(options),
     ...{ settingTexts, settings: guessedValues(settingTexts) },
   };
+  if (request.name === "" && request.spec.startsWith("/")) await requireNew(context, request.spec);
   if (options.detach === true) {
     const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
     return detach(context, `install ${spec}`, AppService.method.installApp, request);
@@ -143,6 +145,25 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   }
   const where = await wherePublished(context, app);
   return context.printLine(`Installed ${app.id} ${app.version}${where}. Start it: svc start ${app.id}`);
+}
+
+/**
+ * Docker compose users install again to apply changes, which would make a second app with empty data.
+ * @throws SvcError `already_exists` if the caller has an app from this directory
+ */
+async function requireNew(context: CommandContext, dir: string): Promise<void> {
+  if (!readsFilesHere(context.host, context.options)) return;
+  const apps = (await listAllApps(context)).filter(
+    ({ origin }) => origin?.kind === "directory" && origin.source === "" && origin.url === dir,
+  );
+  if (apps.length === 0) return;
+  const { caller } = await context.call(calls.getStatus, {});
+  const same = apps.find(({ owner }) => owner === caller?.uid);
+  if (same === undefined) return;
+  throw new SvcError(
+    "already_exists",
+    `${dir} is already installed as ${same.id}; to install a second app, pass --name NAME; to apply changes: svc upgrade ${same.id}`,
+  );
 }
 
 /** Names the branch that an app tracks because its tags have no newest version. */

@@ -87,10 +87,16 @@ function explainConsent(name: string, error: SvcError): AdvisedError {
   );
 }
 
-/** `its license (LICENSE)`. */
+/** `its license (LICENSE: "Apache License")`. */
 function licenseText(licenses: LicenseRequired["licenses"] = []): string {
-  const names = licenses.map(({ name = "" }) => name).join(", ");
+  const names = licenses.map(({ name = "", text = "" }) => `${name}${titleText(text)}`).join(", ");
   return `its license${licenses.length === 1 ? "" : "s"} (${names})`;
+}
+
+/** The first line of a license, which usually names it. */
+function titleText(text: string): string {
+  const title = text.trimStart().split("\n", 1).join("").trim();
+  return title === "" || title.length > 60 ? "" : `: "${title}"`;
 }
 
 /** Turns `The app uses devices.` into part of a sentence. */

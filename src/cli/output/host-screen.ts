@@ -1,4 +1,5 @@
 /** The host's load as text: one line for each resource. */
+import { isInternalInterface } from "../../lib/internal-interface.ts";
 import { diskPercent } from "../../lib/disk-share.ts";
 import type { HostMetrics } from "../client/calls.ts";
 import type { Color, Paint } from "./color.ts";
@@ -46,7 +47,9 @@ export function hostLines(samples: readonly HostMetrics[], paint: Paint): string
       return [`Device ${name}`, `${rate(readPerSec)} read, ${rate(writtenPerSec)} written${busy}`];
     }),
     ...now.interfaces
-      .filter(({ receivedBytes, sentBytes }) => receivedBytes + sentBytes > 0)
+      .filter(
+        ({ name, receivedBytes, sentBytes }) => !isInternalInterface(name) && receivedBytes + sentBytes > 0,
+      )
       .map(({ name, receivedPerSec, sentPerSec }): Field => [
         `Network ${name}`,
         `${rate(receivedPerSec)} in, ${rate(sentPerSec)} out`,

@@ -100,5 +100,5 @@ function lastLine(stderr: readonly string[]): string {
     ofSsh ?? stderr.findLast((line) => /^(fatal|error): /.test(line)) ?? stderr.at(-1) ?? "no message";
   const text = redactUrls(telling.replace(/^(fatal|error): /, ""));
   // The server can send escape sequences for a terminal.
-  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, " ");
+  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, " ").trim();
 }
