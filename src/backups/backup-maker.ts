@@ -337,7 +337,7 @@ export class BackupMaker {
       const failed = { storage, name: "", sizeBytes: 0, error: messageForUsers(error), removed: [] };
       return { result: failed, warnings: [] };
     }
-    const { removed, warnings } = await removeExpired(this.#options, storage, app, retention);
+    const { removed, warnings } = await removeExpired(this.#options, { storage, name }, app, retention);
     return { result: { storage, name, sizeBytes, error: "", removed }, warnings };
   }
 

@@ -5,9 +5,9 @@ import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
-import { ArchiveCatalog } from "../../src/backups/archives/archive-catalog.ts";
+import { ArchiveCatalog, type CatalogedArchive } from "../../src/backups/archives/archive-catalog.ts";
 import { listArchives } from "../../src/backups/archives/archive-list.ts";
-import { newArchiveName } from "../../src/backups/archives/archive-name.ts";
+import { newArchiveName, parseArchiveName } from "../../src/backups/archives/archive-name.ts";
 import { settleLeftovers } from "../../src/backups/archives/leftovers.ts";
 import { BackupQuota } from "../../src/backups/policies/backup-quota.ts";
 import { removeExpired } from "../../src/backups/policies/remove-expired.ts";
@@ -108,8 +108,9 @@ for (const [what, open] of [
     t.deepEqual(errors, [{ storage: "far", error: "the storage did not respond within 0.2 s" }]);
     t.deepEqual(warnings, []);
     const app = { id: "web", ownerUid: 0 };
+    const made = { storage: "far", name: "" };
     t.deepEqual(
-      await removeExpired({ storages, catalog, storeId: "00", log }, "far", app, { keep: 1 }, deadlineMs),
+      await removeExpired({ storages, catalog, storeId: "00", log }, made, app, { keep: 1 }, deadlineMs),
       {
         removed: [],
         warnings: [
@@ -120,6 +121,30 @@ for (const [what, open] of [
     t.deepEqual(warnings, ["failed to remove old backups"]);
   });
 }
+
+test("a backup that was made while the clock was ahead does not expire the next ones", async (t) => {
+  const named = (createdAtMs: number) =>
+    newArchiveName({ createdAtMs, appId: "web", ownerUid: 0, host: "0123abcd" });
+  const [old, made, ahead] = [named(1_000), named(2_000), named(Date.UTC(2099, 0))] as const;
+  const removed: string[] = [];
+  const storages = {
+    open: () =>
+      ({
+        list: () =>
+          Promise.resolve(
+            [old, made, ahead].map((name) => ({ ...parseArchiveName(name), name, sizeBytes: 1 })),
+          ),
+        remove: ({ name }: { name: string }) => Promise.resolve(void removed.push(name)),
+      }) as unknown as Storage,
+  };
+  const rows = [old, made, ahead].map(
+    (name) => [`far/${name}`, { isComplete: true } as CatalogedArchive] as const,
+  );
+  const catalog = { archives: () => new Map(rows), forget: () => Promise.resolve() };
+  const options = { storages, catalog, storeId: "0123abcd", log: { warn: () => undefined } };
+  await removeExpired(options, { storage: "far", name: made }, { id: "web", ownerUid: 0 }, { keep: 1 });
+  t.deepEqual(removed, [old]);
+});
 
 test("the reason why a storage cannot be listed is in the log, even if it is not shown to users", async (t) => {
   const logged: unknown[] = [];

@@ -3,8 +3,8 @@ import type { AppRecord } from "../../apps/records/app-record.ts";
 import { messageForUsers } from "../../errors.ts";
 import type { Log } from "../../lib/log.ts";
 import { unlessAborted } from "../../lib/abort.ts";
-import { hostOf } from "../archives/archive-name.ts";
-import { keyOf, type ArchiveCatalog } from "../archives/archive-catalog.ts";
+import { hostOf, parseArchiveName } from "../archives/archive-name.ts";
+import { keyOf, type ArchiveCatalog, type ArchiveRef } from "../archives/archive-catalog.ts";
 import { expiredArchives, type Retention } from "./retention.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 
@@ -20,12 +20,14 @@ export interface RemoveExpiredOptions {
 
 /**
  * Considers only archives that exist on the storage, without those of an earlier owner's app with the same
- * ID. A failure is only a warning, because the new backup is complete.
+ * ID. Archives that are newer than the new one were made while the host's clock was ahead: they would expire it.
+ * A failure is only a warning, because the new backup is complete.
+ * @param made the new archive
  * @returns the names of the removed archives, and a warning if not all were removed
  */
 export async function removeExpired(
   { storages, catalog, storeId, log }: RemoveExpiredOptions,
-  storage: string,
+  { storage, name: made }: Pick<ArchiveRef, "storage" | "name">,
   { id: appId, ownerUid }: Pick<AppRecord, "id" | "ownerUid">,
   retention: Retention,
   deadlineMs = timeoutMs,
@@ -33,6 +35,7 @@ export async function removeExpired(
   const removed: string[] = [];
   const warnings: string[] = [];
   const signal = AbortSignal.timeout(deadlineMs);
+  const madeAtMs = parseArchiveName(made)?.createdAtMs ?? 0;
   try {
     const opened = storages.open(storage);
     const known = catalog.archives(appId);
@@ -41,7 +44,7 @@ export async function removeExpired(
     const owned = listed.flatMap(({ name, createdAtMs, host, ownerUid: whose }) => {
       const row = known.get(keyOf({ storage, name }));
       const isOurs = row?.isComplete === true && host === hostOf(storeId) && whose === ownerUid;
-      return isOurs ? [{ name, createdAtMs, verifiedAtMs: row.verifiedAtMs }] : [];
+      return isOurs && createdAtMs <= madeAtMs ? [{ name, createdAtMs, verifiedAtMs: row.verifiedAtMs }] : [];
     });
     for (const name of expiredArchives(owned, retention)) {
       await unlessAborted(opened.remove({ appId, name }, signal), signal);
