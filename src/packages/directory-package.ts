@@ -33,7 +33,11 @@ export async function readManifest(
   const reader = await userHelpers.as(callerUid);
   const text = await reader
     .readFile(path, manifestFileName, { signal, maxBytes: maxManifestBytes })
-    .catch((error: unknown) => missingManifest(error, { url: path }));
+    .catch(async (error: unknown) => {
+      if ((await reader.stat(path, ".", { signal })) !== undefined) missingManifest(error, { url: path });
+      const payload = { url: path, directory: "" };
+      throw new SvcError("no_manifest", `${path} does not exist`, { payload, cause: error });
+    });
   return manifests.parse(text.toString(), callerUid, signal);
 }
 

@@ -58,8 +58,11 @@ export class PackageResolver {
     const listed = await this.#parts.sources.find(spec.name, spec.source, uid, work);
     const { location, source } = listed;
     if (location.kind === "directory") {
-      rejectRevision(spec.revision, listed.id);
-      return this.#directory(location.path, source, uid, work);
+      const listedNow = await this.#directory(location.path, source, uid, work);
+      const { branch, tag = "" } = spec.revision;
+      if (branch !== undefined) rejectRevision(spec.revision, listed.id);
+      requireListedVersion(listedNow, tag, "tag");
+      return listedNow;
     }
     if (location.kind === "git")
       return this.#fromGit({ gitUrl: location.gitUrl, source }, spec.revision, uid, work);
@@ -99,8 +102,13 @@ export class PackageResolver {
   ): Promise<ResolvedPackage> {
     const origin = await this.#originNow(installed, uid, work);
     const { source, directory } = origin;
+    if (origin.kind === "directory" && source !== "") {
+      const listed = await this.#directory(origin.url, source, uid, work);
+      requireListedVersion(listed, version, "version");
+      return listed;
+    }
     if (origin.kind === "directory" || isListedDirectory(origin)) {
-      if (version !== "") throw invalidField("version", `"${version}": ${noVersions(installed)}`);
+      if (version !== "") throw invalidField("version", `"${version}": a directory has no versions`);
     } else if (version !== "" && !isRefName(version)) {
       throw invalidField("version", `${JSON.stringify(version)} is not a valid tag name`);
     }
@@ -203,10 +211,15 @@ function rejectRevision({ branch, tag }: RequestedRevision, id: string): void {
   );
 }
 
-function noVersions({ origin, packageId }: Pick<InstalledPackage, "origin" | "packageId">): string {
-  return origin.source === ""
-    ? "a directory has no versions"
-    : `the source "${origin.source}" has only the current version of "${packageId}"`;
+/** @param wanted the version or its tag; empty for any */
+function requireListedVersion(
+  { origin, version, manifest }: ResolvedPackage,
+  wanted: string,
+  field: "tag" | "version",
+): void {
+  if (["", version, `v${version}`].includes(wanted)) return;
+  const reason = `the source "${origin.source}" has only version ${version} of "${manifest.id}"`;
+  throw invalidField(field, `"${wanted}": ${reason}`);
 }
 
 function upgradeRevision(

@@ -156,8 +156,7 @@ export const texts = {
   install: {
     title: "Install app",
     spec: "Package",
-    specHint:
-      "Package ID, such as hello or hello@1.0.0; URL of a git repository; or a directory on this host.",
+    specHint: "Package ID, such as hello or svc/hello; URL of a git repository; or a directory on this host.",
     version: "Version",
     versionHint: "Tag of a git repository. If empty: the newest.",
     name: "Name",
@@ -285,7 +284,7 @@ export const texts = {
     received: "received",
     sent: "sent (dashed)",
     nothing: "no data for this period",
-    summary: (label: string, now: string, most: string) => `${label} ${now}, at most ${most}`,
+    summary: (label: string, now: string, most: string) => `${label} ${now}, peak ${most}`,
   },
 
   terminal: {

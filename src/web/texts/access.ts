@@ -20,7 +20,7 @@ export const accessTexts = {
   sessionColumns: { opened: "Opened", ends: "Ends", browser: "Browser", end: "Actions" },
   tokens: "Tokens",
   tokensElsewhere:
-    "Managing tokens requires the primary token: sign in with it, or use the command line: sudo svc token",
+    "Managing tokens requires the primary token: sign in with it, or use the command line: svc token, with sudo for the system daemon",
   accessTokens: "Access tokens",
   sessions: "Open sessions of all users",
   digest: "SHA-256 prefix of the primary token",

@@ -26,6 +26,8 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
   const draft = useSignal<Draft>({});
   const problems = useSignal<Problems>({});
   const notice = useSignal("");
+  /** Why the app could not start with the saved settings. */
+  const obstacles = useSignal<readonly string[]>([]);
   const isSaving = useSignal(false);
   useEffect(() => {
     const over = new AbortController();
@@ -42,6 +44,7 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
     notice.value = "";
+    obstacles.value = [];
     if (settings.value === undefined || isSaving.value || !form.reportValidity()) return;
     isSaving.value = true;
     const sent = draft.value;
@@ -53,7 +56,11 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
         Object.entries(draft.value).filter(([key, value]) => value !== sent[key]),
       );
       problems.value = {};
-      notice.value = settings.value.restartRequired ? texts.settings.savedForRestart : texts.settings.saved;
+      obstacles.value = settings.value.notes;
+      notice.value =
+        settings.value.restartRequired && obstacles.value.length === 0
+          ? texts.settings.savedForRestart
+          : texts.settings.saved;
     } catch (error) {
       problems.value = settingProblemsOf(error);
       goToFirstProblem(form);
@@ -89,6 +96,7 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
         ))}
         <Failure message={general} />
         <Failure message={restarting.failure} />
+        <Failure message={obstacles.value.map(ended).join(" ")} />
         <div class="row">
           <button type="submit" aria-busy={isSaving.value} aria-disabled={!isDraft}>
             {texts.settings.save}
@@ -99,7 +107,7 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
             </button>
           )}
           <span role="status">{notice.value}</span>
-          {restartRequired && isRunning(app) && (
+          {restartRequired && isRunning(app) && obstacles.value.length === 0 && (
             <button
               type="button"
               aria-busy={restarting.busy !== ""}

@@ -304,8 +304,23 @@ test("an app from a source is up to date while the source lists its version, and
   }
   const older = await svc("upgrade", "hello", "--version", "0.1.0");
   t.is(older.exitCode, 2);
-  t.regex(older.stderr, /version: "0\.1\.0": the source "svc" has only the current version of "hello"/);
+  t.regex(older.stderr, /version: "0\.1\.0": the source "svc" has only version [\d.]+ of "hello"/);
+  const { version } = await daemon.client(AppService).getApp({ id: "hello" });
+  const same = await svc("upgrade", "hello", "--version", version);
+  t.is(same.stdout, `hello is up to date at ${version}\n`);
   await daemon.client(AppService).removeApp({ id: "hello" });
+});
+
+test("an app whose directory is gone is not upgraded, and the error says so", async (t) => {
+  const daemon = await emptyDaemon();
+  const dir = join(daemon.dir, "gone");
+  await writePackage(dir, await freePort(), { id: "gone" });
+  await daemon.client(AppService).installApp({ spec: dir });
+  await rm(dir, { recursive: true });
+  const { exitCode, stderr } = await runSvc(["upgrade", "gone", "--socket", daemon.socketPath]);
+  t.is(exitCode, 2);
+  t.regex(stderr, /\/gone does not exist; app "gone" stays at 1\.0\.0\n$/);
+  t.notRegex(stderr, /svc package init/);
 });
 
 test("built-in packages are known, and a source's packages override them", async (t) => {

@@ -233,7 +233,7 @@ browserTest(
     t.timeout(180_000);
     const { daemon, browser } = node;
     const session = await openView(browser, daemon, "#/access");
-    await session.page.getByText(/sudo svc token/).waitFor();
+    await session.page.getByText(/svc token, with sudo/).waitFor();
     t.is(await session.page.getByRole("button", { name: "Issue" }).count(), 0);
 
     const { page, complaints } = await openWithToken(browser, daemon, "#/");

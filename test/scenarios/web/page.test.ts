@@ -1,6 +1,7 @@
 /** The page in a real browser with a real daemon: signing in, what each user sees, live states, hostile text. */
 import assert from "node:assert/strict";
 import { readFile, readdir, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { create, toBinary } from "@bufbuild/protobuf";
 import test from "ava";
@@ -365,6 +366,15 @@ browserTest(`settings are a form that keeps typed input and masks secrets${why}`
     await page.getByText("Saved.").waitFor();
     const { values } = await apps.getAppSettings({ id: "web" });
     t.like(values, { greeting: "Moin", port: 1, password: "***" });
+    const taken = await freePort();
+    await using _holder = createServer().listen(taken, "127.0.0.1");
+    await port.fill(String(taken));
+    await save.click();
+    await page.getByText(new RegExp(`port ${taken} .*so the app cannot start`)).waitFor();
+    await port.fill("1");
+    await save.click();
+    await page.getByText(/so the app cannot start/).waitFor({ state: "detached" });
+    await page.getByText("Saved.").waitFor();
     t.false((await page.content()).includes("hush-hush"));
     await code.fill("sent");
     await page.route(
