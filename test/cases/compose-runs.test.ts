@@ -1,6 +1,6 @@
 /** Compose files as people write them, on a real engine, with each version of compose. */
 import assert from "node:assert/strict";
-import { readFile, writeFile } from "node:fs/promises";
+import { chmod, readFile, writeFile } from "node:fs/promises";
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { PassThrough } from "node:stream";
@@ -750,6 +750,74 @@ volumes: { ${volume}: {}, same: {} }
     t.notRegex(said, /volume "same"/);
     t.notRegex(await svc("upgrade", "renamed", "--restart"), /does not use/);
     await svc("rm", "renamed", "--yes");
+  },
+);
+
+for (const [whose, uid] of [
+  ["root's", 0],
+  ["a user's", nobody],
+] as const) {
+  preferred.runTest(`a file that is shipped empty is data of ${whose} app${preferred.skipped}`, async (t) => {
+    const fixture = preferred.fixtureOf();
+    const app = await fixture.app(`empty-${uid}`, manifest, {
+      uid,
+      files: {
+        "acme.json": "",
+        "app.conf": "shipped\n",
+        "compose.yaml": `services:
+  app:
+    image: svc/shell:1
+    command: ${shell("echo {} >> /acme.json; echo $$(cat /acme.json) $$(stat -c %a /acme.json) $$(cat /app.conf)")}
+    volumes: ["./acme.json:/acme.json", "./app.conf:/app.conf"]
+`,
+      },
+    });
+    await chmod(join(app.directory, "repo/acme.json"), 0o600);
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["app | {} 600 shipped"]);
+    t.is(await readFile(join(app.directory, "data/acme.json"), "utf8"), "{}\n");
+    await fixture.compose.stop(app);
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["app | {} {} 600 shipped"]);
+    await end(fixture, app);
+  });
+}
+
+preferred.runTest(
+  `an upgrade retains what a service wrote to an empty file${preferred.skipped}`,
+  async (t) => {
+    const { dirs } = preferred;
+    const config = `${fixtureNow().engine.config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`;
+    await using daemon = await startDaemon({ config });
+    const apps = daemon.client(AppService);
+    const dir = join(daemon.dir, "filled");
+    await writeFiles(dir, {
+      "db.sqlite": "",
+      "app.conf": "one\n",
+      "compose.yaml": `services:
+  app:
+    image: svc/shell:1
+    command: ${shell("echo row >> /db.sqlite; echo $$(cat /db.sqlite /app.conf)")}
+    volumes: ["./db.sqlite:/db.sqlite", "./app.conf:/app.conf"]
+`,
+    });
+    const svc = async (...args: string[]): Promise<void> => {
+      const host = { home: daemon.dir, uid: process.getuid?.() ?? 0, env: { PATH: dirs.join(delimiter) } };
+      const { exitCode, stderr } = await runSvc([...args, "--socket", daemon.socketPath], { host });
+      assert.equal(exitCode, 0, stderr);
+    };
+    const requireRows = (text: RegExp): Promise<void> =>
+      eventually(async () => {
+        const texts = (await apps.getAppLogs({ id: "filled" })).lines.map(({ text }) => text);
+        assert.match(texts.at(-1) ?? "", text);
+      });
+    await svc("install", dir, "--start", "--yes");
+    await requireRows(/^app \| row one$/);
+    await writeFiles(dir, { "app.conf": "two\n" });
+    await svc("upgrade", "filled", "--restart");
+    await requireRows(/^app \| row row (row )?two$/);
+    await svc("rm", "filled", "--yes");
+    t.pass();
   },
 );
 

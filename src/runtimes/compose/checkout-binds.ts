@@ -1,8 +1,9 @@
 /**
  * Decides where services mount paths of the checkout. A file, or a directory that is only read, is mounted from the
- * checkout and changes with every version. A writable directory, or a path that does not exist, is data: because an
- * upgrade replaces the checkout, it is stored under the same name in the app's `data/`, and starts with the
- * checkout's contents.
+ * checkout and changes with every version. A writable directory, an empty file, or a path that does not exist, is data:
+ * because an upgrade replaces the checkout, it is stored under the same name in the app's `data/`, and starts with the
+ * checkout's contents. A package contains an empty file only for the app to fill: otherwise the engine would create a
+ * directory there.
  */
 import { posix } from "node:path";
 import type { UserHelper } from "../../run-as/user-helper.ts";
@@ -37,8 +38,10 @@ export async function dataBinds(
   const isWritten = new Set(binds.filter(({ readOnly }) => !readOnly).map(({ path }) => path));
   const data: string[] = [];
   for (const path of new Set(binds.map((bind) => bind.path))) {
-    const type = await entryType(userHelper, place.directory, posix.join(checkoutOf(place), path));
-    if (type === undefined || (type === "directory" && isWritten.has(path))) data.push(path);
+    const below = posix.join(checkoutOf(place), path);
+    const type = await entryType(userHelper, place.directory, below);
+    const isEmptyFile = type === "file" && (await userHelper.stat(place.directory, below))?.sizeBytes === 0;
+    if (type === undefined || (isWritten.has(path) && (type === "directory" || isEmptyFile))) data.push(path);
   }
   return data;
 }
@@ -79,16 +82,22 @@ function mountsInCheckout(service: JsonObject, checkout: string, data: readonly 
 }
 
 /**
- * Creates missing data: a copy of the checkout's contents, or an empty directory.
+ * Creates missing data: a copy of the checkout's contents, an empty file, or an empty directory.
  * @param data result of {@link dataBinds}; the parent directories are held
  */
-export async function seedData(tree: OwnedTree, data: readonly string[]): Promise<void> {
+export async function seedData(
+  userHelper: Pick<UserHelper, "stat">,
+  tree: OwnedTree,
+  data: readonly string[],
+): Promise<void> {
   for (const path of data) {
     const [from, to] = [posix.join(appTree.repo, path), posix.join(appTree.data, path)];
     if (await tree.has(to)) continue;
     await tree.makeDirs([posix.dirname(to)]);
     await tree.remove(seeding);
-    if (await tree.has(from)) await tree.copy(from, tree, seeding);
+    const shipped = await userHelper.stat(tree.root, from);
+    if (shipped?.type === "file") await tree.writeFile(seeding, "", shipped.mode);
+    else if (shipped !== undefined) await tree.copy(from, tree, seeding);
     else await tree.makeDirs([seeding]);
     await tree.rename(seeding, to);
   }

@@ -150,7 +150,7 @@ export class ComposeProjects {
     await tree.remove(appTree.inline);
     const typeOf = await holdMounts(userHelpers, app, binds);
     await writeInlineFiles(tree, files);
-    await seedData(tree, data);
+    await seedData(await userHelpers.as(app.uid), tree, data);
     // Otherwise the engine would create them as root.
     for (const { source } of binds) {
       if (source === app.directory || !isInside(app.directory, source)) continue;
