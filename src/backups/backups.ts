@@ -23,7 +23,12 @@ import type { Age } from "./encryption/age.ts";
 import type { Archive } from "./archives/archive.ts";
 import type { ArchiveFooter } from "./archives/archive-footer.ts";
 import { hostOf, parseArchiveName } from "./archives/archive-name.ts";
-import { listArchives, type ListedArchives, type ListRequest } from "./archives/archive-list.ts";
+import {
+  listArchives,
+  type ListedArchive,
+  type ListedArchives,
+  type ListRequest,
+} from "./archives/archive-list.ts";
 import type { AppPolicy, BackupStates } from "./policies/backup-states.ts";
 import { BackupQuota } from "./policies/backup-quota.ts";
 import {
@@ -281,7 +286,10 @@ export class Backups {
     const app = await this.#options.finder.find(appId, caller);
     const all = lists.flatMap(({ archives }) => archives).filter(({ ownerUid }) => ownerUid === app.ownerUid);
     // Newest first.
-    const ownFirst = all.toSorted((a, b) => Number(b.isOfThisNode) - Number(a.isOfThisNode));
+    const nowMs = this.#options.now();
+    // The clock was ahead while the others were made.
+    const isOwn = (each: ListedArchive): number => Number(each.isOfThisNode && each.createdAtMs <= nowMs);
+    const ownFirst = all.toSorted((a, b) => isOwn(b) - isOwn(a));
     const archives = ownFirst.filter(
       (each, at) => ownFirst.findIndex(({ storage }) => storage === each.storage) === at,
     );

@@ -38,6 +38,10 @@ const listed: Readonly<Record<string, readonly (typeof archive)[]>> = {
   runs: [...theirs, archive],
   hello: [...theirs.slice(0, 1), archive],
   lost: theirs.slice(0, 1),
+  skewed: [
+    { ...archive, name: name.replace("2026", "2099"), createdAt: timestampFromMs(Date.UTC(2099, 0)) },
+    archive,
+  ],
   unclear: theirs,
 };
 const mebibyte = 1 << 20;
@@ -433,6 +437,12 @@ test("a template prints a line per archive", async (t) => {
   await using fake = await startFake();
   const [newest] = (await fake.svc(["ls", "-q"])).stdout.split("\n");
   t.is((await fake.svc(["ls", "--format", "{{.name}}"])).stdout, `${newest}\n`);
+});
+
+test("the latest archive is not one of the future, unless there is no other", async (t) => {
+  await using fake = await startFake();
+  await fake.svc(["restore", "skewed", "latest", "--stop", "--yes"]);
+  t.deepEqual(fake.archives, [name]);
 });
 
 test("the latest archive is one of this node, unless only one other node has the app", async (t) => {

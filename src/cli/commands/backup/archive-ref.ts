@@ -105,8 +105,12 @@ function onlyOneWithPrefix(
   return found[0];
 }
 
+/** Milliseconds by which the clocks of the node and of this host may differ. */
+const maxSkewMs = 86_400_000;
+
 /**
- * The newest archive that this node made for the app's owner. If the app is gone, another node's archive is used, too:
+ * The newest archive that this node made for the app's owner. Others take precedence over those that were made while the
+ * node's clock was ahead. If the app is gone, another node's archive is used, too:
  * it may have been the app's node.
  * @throws SvcError `invalid_request` if the archives belong to several users or other nodes
  */
@@ -117,7 +121,9 @@ async function newestOf(
 ): Promise<BackupArchive | undefined> {
   const ambiguous = (what: string) =>
     invalidField("name", `"${appId}" has backups of ${what}: pass the name of an archive`);
-  const own = backups.filter((each) => each.from_this_node);
+  const all = backups.filter((each) => each.from_this_node);
+  const past = all.filter((each) => Date.parse(each.created_at ?? "") <= context.host.now() + maxSkewMs);
+  const own = past.length > 0 ? past : all;
   const candidates = own.length > 0 ? own : backups;
   const owners = new Set(candidates.map((each) => each.owner));
   if (candidates.length === 0 || (own.length > 0 && owners.size === 1)) return candidates[0];
