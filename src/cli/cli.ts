@@ -62,7 +62,8 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     if (unknown !== undefined && isBackupOfApp(unknown)) args = withCreate(args, unknown.word);
     else if (unknown !== undefined) {
       hint = (await topicSuggestion(host, topic)) ?? suggestion(program, unknown);
-      if (hint !== undefined) unknown.group.showHelpAfterError(false);
+      if (hint !== undefined)
+        for (const each of [unknown.group, ...unknown.group.commands]) each.showHelpAfterError(false);
       unknown.group.showSuggestionAfterError(false);
     }
     await program.parseAsync(args, { from: "user" });

@@ -201,15 +201,16 @@ function explainUsage(command: Command, host: CliHost): void {
     ...command.configureOutput(),
     outputError: (text, write) =>
       write(
-        `${errorPrefix(host, !host.args.includes("--no-color"))} ${usageMessage(text, usedCommand(command))}`,
+        `${errorPrefix(host, !host.args.includes("--no-color"))} ${usageMessage(text, usedCommand(command, host.args))}`,
       ),
   });
   for (const child of command.commands) explainUsage(child, host);
 }
 
-function usedCommand(command: Command): UsedCommand {
+function usedCommand(command: Command, words: readonly string[]): UsedCommand {
   const line = lineOf(command).replace(/^svc (?:app )?/, "");
-  return { line, args: command.registeredArguments.map(usedArgument) };
+  const isImplied = command.parent !== null && !words.some((word) => isCalled(command, word));
+  return { line, isImplied, args: command.registeredArguments.map(usedArgument) };
 }
 
 function usedArgument(argument: Argument): UsedArgument {

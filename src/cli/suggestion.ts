@@ -139,6 +139,7 @@ const otherNamesInGroups: Readonly<Record<string, readonly string[]>> = {
   pause: ["disable"],
   replace: ["add TRIGGER ACTION --id ID --replace"],
   reset: ["unset"],
+  prune: ["policy ID set --keep COUNT"],
   resume: ["enable"],
   rm: ["unset"],
   schedule: ["policy ID set"],
@@ -190,7 +191,8 @@ export function findUnknownWord(program: Command, args: readonly string[]): Unkn
 
 /** `svc backup hello` is short for `svc backup create hello`. */
 export function isBackupOfApp({ group, word, isLast }: UnknownWord): boolean {
-  return lineOf(group) === "svc backup" && isLast && !readingWords.has(word);
+  const isOtherName = readingWords.has(word) || Object.hasOwn(otherNamesInGroups, word);
+  return lineOf(group) === "svc backup" && isLast && !isOtherName;
 }
 
 export function withCreate(args: readonly string[], id: string): readonly string[] {

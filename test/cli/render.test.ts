@@ -337,17 +337,19 @@ test("parallel transfers have separate rates", (t) => {
   t.regex(written, / 1000 B\/s · [^\r]* · fast/);
 });
 
-test("svc host omits the interfaces of containers", (t) => {
+test("svc host omits the interfaces of containers, and shortens long paths", (t) => {
   const traffic = { receivedBytes: 1, sentBytes: 1, receivedPerSec: 0, sentPerSec: 0 };
   const interfaces = ["eth0", "docker0", "veth12ab", "br-0a1b"].map((name) => ({ name, ...traffic }));
+  const filesystem = { path: `/${"d".repeat(60)}/end`, sizeBytes: 1, usedBytes: 0, availableBytes: 1 };
   const figures = {
     ...{ uptimeSecs: 1, cpuPercent: 0, cpuCount: 1, load1: 0, load5: 0, load15: 0 },
     ...{ memoryTotalBytes: 1, memoryAvailableBytes: 1, swapTotalBytes: 0, swapUsedBytes: 0 },
-    ...{ filesystems: [], disks: [], temperatures: [], interfaces },
+    ...{ filesystems: [filesystem], disks: [], temperatures: [], interfaces },
   };
   const lines = hostLines([figures as unknown as HostMetrics], plain).split("\n");
   t.deepEqual(
     lines.filter((line) => line.startsWith("Network")).map((line) => line.split(":")[0]),
     ["Network eth0"],
   );
+  t.true(lines.some((line) => line.startsWith(`Disk …${"d".repeat(27)}/end: `)));
 });

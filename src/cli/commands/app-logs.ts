@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import { chosenIds, type AllOption } from "../for-each.ts";
 import { showAppLogs, type AppLogsOptions } from "../logs/app-logs.ts";
+import { UsageError } from "../output/failure.ts";
 import { examples } from "../examples.ts";
 import { addLogsOptions } from "../input/logs-options.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -26,8 +27,11 @@ export function addLogsCommand(parent: Command, run: RunCommand): void {
       ),
     )
     .action(
-      run(async (context, ids: string[], options: AppLogsOptions & AllOption) =>
-        showAppLogs(context, await chosenIds(context, ids, options), options),
-      ),
+      run(async (context, ids: string[], options: AppLogsOptions & AllOption) => {
+        // As tail has it.
+        const lines = ids.find((id) => /^-\d+$/.test(id));
+        if (lines !== undefined) throw new UsageError(`for the last lines: -n ${lines.slice(1)}`);
+        return showAppLogs(context, await chosenIds(context, ids, options), options);
+      }),
     );
 }

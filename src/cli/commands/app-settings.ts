@@ -1,6 +1,7 @@
 /** `svc settings`: the settings of an app. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
+import { shellWord } from "../../lib/shell-word.ts";
 import { valueOfText } from "../../lib/typed-text.ts";
 import { readAssignments, setFileOption, setStdinOption, type Assignments } from "../input/assignments.ts";
 import type { CommandContext } from "../context.ts";
@@ -18,6 +19,7 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
   const settings = parent.command("settings").description("show and change the settings of an app");
   settings
     .command("get", { isDefault: true })
+    .aliases(["show", "list", "ls"])
     .description("show the settings (also: svc settings ID)")
     .argument("<id>", "the app")
     .argument("[key]", "show only the value of this key")
@@ -51,7 +53,7 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
     .command("unset")
     .description("reset settings to their defaults")
     .argument("<id>", "the app")
-    .argument("<key...>", "the keys")
+    .argument("<key...>", "the keys, as svc settings ID shows them")
     .action(run((context, id: string, keys: string[]) => unsetSettings(context, id, keys)));
 }
 
@@ -80,6 +82,8 @@ async function setSettings(
   { file, ...assignments }: SetOptions & { pairs: readonly string[] },
 ): Promise<void> {
   const { pairs, setFile = [], setStdin } = assignments;
+  if (id.includes("="))
+    throw new UsageError(`name the app first: svc settings set ${[...pairs, id].map(shellWord).join(" ")}`);
   const areNone = pairs.length + setFile.length === 0 && setStdin === undefined;
   if ((file === undefined) === areNone) throw new UsageError("pass either key=value or --file");
   if (file !== undefined) return update(context, id, await readValues(context, file));

@@ -8,7 +8,7 @@ import { collect, parseMoment, type Moment } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeCell } from "../output/escape.ts";
 import { inLocalTime } from "../output/instant.ts";
-import type { Event } from "../client/calls.ts";
+import { calls, type Event } from "../client/calls.ts";
 
 interface EventsOptions {
   readonly follow?: boolean;
@@ -76,8 +76,13 @@ async function showEvents(
   const isShown = (event: EventMessage): boolean => isSince(event, sinceMs) && (isAll || !isDetail(event));
   if (follow) return followEvents(context, chosen, { after, past: sinceMs !== undefined, isShown });
   const request = { ...chosen, after, past: after === "", untilNow: true };
-  for await (const event of context.invoke(EventService.method.streamEvents, [request]))
+  let areNone = true;
+  for await (const event of context.invoke(EventService.method.streamEvents, [request])) {
+    areNone &&= event.kind === "begin";
     if (isShown(event)) await printEvent(context, event);
+  }
+  // A removed app may still have events.
+  if (areNone && app !== undefined) await context.call(calls.getApp, { id: app });
 }
 
 async function followEvents(

@@ -9,7 +9,7 @@ export function addLogsOptions(command: Command, end: string): Command {
     .option(
       "-n, --tail <lines>",
       `show the last N lines, at most 100000 (default: ${defaultTail}, or all with --since)`,
-      parseCount(0, maxTail),
+      parseTail,
     )
     .addOption(
       new Option("--since <when>", "show lines since this time: an age such as 10m, or a time").argParser(
@@ -32,6 +32,11 @@ export function addLogsOptions(command: Command, end: string): Command {
       "after",
       "\nOn a terminal, control characters in a log are shown as \\xNN. A pipe or a file gets the lines unchanged.\n",
     );
+}
+
+/** Docker's `all` is the most that a request returns. */
+function parseTail(text: string): number {
+  return text === "all" ? maxTail : parseCount(0, maxTail)(text);
 }
 
 function parsePattern(text: string): RegExp {

@@ -9,6 +9,8 @@ import { formatBytes, formatDuration, formatPercent } from "./units.ts";
 const bars = "▁▂▃▄▅▆▇█";
 /** From this share on, a resource is highlighted. */
 const fullPercent = 90;
+/** In characters. */
+const longestPath = 32;
 
 /** @param samples oldest first, at least one; several samples are also shown as sparklines */
 export function hostLines(samples: readonly HostMetrics[], paint: Paint): string {
@@ -37,7 +39,7 @@ export function hostLines(samples: readonly HostMetrics[], paint: Paint): string
       const inodePercent = share(usedInodes ?? 0, inodes ?? 0);
       const files = inodePercent >= fullPercent ? `, ${formatPercent(inodePercent)} of its files` : "";
       return [
-        `Disk ${path}`,
+        `Disk ${shortPath(path)}`,
         `${formatPercent(percent)} of ${formatBytes(sizeBytes)}, ${formatBytes(availableBytes)} free${files}`,
         colorOf(Math.max(percent, inodePercent)),
       ];
@@ -58,6 +60,11 @@ export function hostLines(samples: readonly HostMetrics[], paint: Paint): string
     ...(now.processes === undefined ? [] : [["Processes", String(now.processes)] as const]),
   ];
   return renderFields(fields, paint);
+}
+
+/** Keeps the end of a long path, so that the labels stay narrow. */
+function shortPath(path: string): string {
+  return path.length <= longestPath ? path : `…${path.slice(1 - longestPath)}`;
 }
 
 function cpuParts({ cpu }: HostMetrics): string {

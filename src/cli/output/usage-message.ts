@@ -38,6 +38,11 @@ const restoreOptions = { "--to": saveElsewhere, "--file": restorePaths, "--path"
 /** Options that people know from other tools, each with its equivalent in svc; by the line of the command. */
 const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   exec: { "-u": "the command runs as the owner of the app", "-w": "it starts in the directory of the app" },
+  events: {
+    "--tail": "choose the time with --since 10m",
+    "-n": "choose the time with --since 10m",
+  },
+  ls: { "-l": "for all columns: svc ls -o wide" },
   info: { "-f": "choose the fields with --format '{{.id}} {{.state}}'" },
   install: {
     "-d": "apps always run in the background; start the app after installing with --start",
@@ -81,7 +86,7 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
   },
   restore: restoreOptions,
   "backup restore": restoreOptions,
-  upgrade: { "--rollback": "to go back: --version OLD" },
+  upgrade: { "--rollback": "to go back: --version OLD", "--to": "choose the version with --version TAG" },
   web: { "--port": "set the port with [api] listen in the configuration" },
   start: {
     "--now": "svc start also starts the app at boot",
@@ -102,9 +107,9 @@ type ExcessAdvice = (words: readonly string[]) => string | undefined;
 
 const restoreExcess: ExcessAdvice = ([, , name]) => {
   if (name === undefined) return undefined;
-  return name.includes("/")
-    ? `to restore only this path: --paths ${name}`
-    : `name a new app with --as-new --name ${name}`;
+  const word = shellWord(name);
+  const asPath = `to restore only this path: --paths ${word}`;
+  return name.includes("/") ? asPath : `${asPath}; to restore to a new app: --as-new --name ${word}`;
 };
 
 const fileExcess =
@@ -117,6 +122,7 @@ const fileExcess =
 /** What to type instead of surplus arguments, by the line of the command. */
 const excess: Readonly<Record<string, ExcessAdvice>> = {
   ls: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc info ${word}` : undefined),
+  outdated: ([word = ""]) => `for one app: svc upgrade ${shellWord(word)} --dry-run`,
   top: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc stats ${word}` : undefined),
   restore: restoreExcess,
   "backup restore": restoreExcess,
@@ -160,6 +166,8 @@ function likeAction(typed: string, choices: readonly string[]): string | undefin
 export interface UsedCommand {
   /** Without `svc`, and without `app`: `svc app logs` and `svc logs` are the same command. */
   readonly line: string;
+  /** Whether it is the default command of its group, and the line does not name it. */
+  readonly isImplied?: boolean;
   readonly args: readonly UsedArgument[];
 }
 
@@ -192,7 +200,7 @@ function meantAction(message: string, { args }: UsedCommand): string | undefined
   return typed === undefined ? undefined : likeAction(typed, choices);
 }
 
-function knownMistake(message: string, { line, args }: UsedCommand): string | undefined {
+function knownMistake(message: string, { line, args, isImplied = false }: UsedCommand): string | undefined {
   const [, option = ""] = /^unknown option '(.*?)'/.exec(message) ?? [];
   const instead = otherOptions[line]?.[option];
   if (instead !== undefined) return `unknown option ${option}; ${instead}`;
@@ -205,6 +213,8 @@ function knownMistake(message: string, { line, args }: UsedCommand): string | un
   if (argument !== undefined) return `missing argument <${argument.name}>: ${meaningOf(argument)}`;
   const [, words] = /^too many arguments.*? but got \d+: (.*)\.\n?$/s.exec(message) ?? [];
   if (words === undefined) return undefined;
+  // A default command gets the words that are not commands of its group.
+  if (isImplied && args.length === 0) return `unknown command "${words.split(", ", 1).join("")}"`;
   const advice = excess[line]?.(words.split(", "));
   if (args.length === 0 && advice === undefined) return undefined;
   const expected = args.length === 0 ? "none" : args.map(({ form }) => form).join(" ");

@@ -141,6 +141,9 @@ test("svc events prints the start and the end of operations, and with --verbose 
   }, deadlineMs);
   for (const all of [await kindsOf("--verbose"), await kindsOf("web", "--verbose")])
     for (const kind of ["app.busy", "app.starting", "operation.changed"]) t.true(all.includes(kind), kind);
+  const unknown = await runSvc(["events", "nope", "--socket", daemon.socketPath]);
+  t.like(unknown, { exitCode: 3, stdout: "" });
+  t.regex(unknown.stderr, /no app "nope"/);
   t.deepEqual(new Set(await kindsOf("--kind", "app.starting")), new Set(["app.starting"]));
   const json = await runSvc(["events", "--json", "--socket", daemon.socketPath]);
   t.regex(json.stdout, /"app\.starting"/);
