@@ -1,16 +1,18 @@
 /** Output at a terminal, and watched lists. */
 import { execFile } from "node:child_process";
-import { mkdtemp, rm, symlink } from "node:fs/promises";
+import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { create } from "@bufbuild/protobuf";
 import test from "ava";
+import { AppOriginSchema } from "../../gen/svc/v1/app_pb.ts";
 import type { Client } from "../../src/cli/client/client.ts";
 import { CommandContext } from "../../src/cli/context.ts";
 import type { CliHost } from "../../src/cli/host.ts";
 import { watch } from "../../src/cli/output/watch-list.ts";
 import { SvcError } from "../../src/errors.ts";
-import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
+import { appOf, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
 import { hasScript, needsScript, onTerminal } from "./support/on-terminal.ts";
 
 const apps = [appOf({ id: "hello", name: "Hello \x1b[2J\u009b2J", state: "RUNNING" })];
@@ -65,6 +67,23 @@ terminalTest(`a license is shown, with a question${needsScript}`, async (t) => {
   t.regex(screen, /--- LICENSE ---\r\nBe kind\.\\x1b\[2J/);
   t.regex(screen, /Permission: The app wants the moon\./);
   t.regex(screen, /Installed licensed 1\.0\.0/);
+});
+
+terminalTest(`a second install of a directory asks first, and names the upgrade${needsScript}`, async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), "svc-second-"));
+  t.teardown(() => rm(directory, { recursive: true }));
+  await writeFile(
+    join(directory, "svc.yaml"),
+    "id: web\nname: Web\nversion: 1.0.0\nprocess: { exec: [./web] }\n",
+  );
+  const origin = create(AppOriginSchema, { kind: "directory", url: directory });
+  await using daemon = await startFakeDaemon([appOf({ id: "web", owner: localUser.uid, origin })]);
+  const { exitCode, screen } = await onTerminal(
+    ["install", directory, "--socket", daemon.socketPath],
+    [["Install a second app with its own data? [y/N]", "n"]],
+  );
+  t.is(exitCode, 5, screen);
+  t.regex(screen, /is already installed as web; to apply changes: svc upgrade web\r\n/);
 });
 
 terminalTest(`declining a license installs nothing${needsScript}`, async (t) => {

@@ -22,7 +22,7 @@ import { readsFilesHere } from "../nodes/choose-node.ts";
 import { splitFragment } from "../../packages/git/git-url.ts";
 import { collect } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
-import { choose, isInteractive } from "../input/prompt.ts";
+import { choose, confirm, isInteractive, nothingChanged } from "../input/prompt.ts";
 import { packageAt } from "../packages/package-plan.ts";
 import { portsText } from "../output/app-table.ts";
 import { followProgress } from "../output/follow-progress.ts";
@@ -119,7 +119,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     ...acceptedBy(options),
     ...{ settingTexts, settings: guessedValues(settingTexts) },
   };
-  if (request.name === "" && request.spec.startsWith("/")) await requireNew(context, request.spec);
+  if (request.name === "" && request.spec.startsWith("/")) await confirmSecond(context, request.spec);
   if (options.detach === true) {
     const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
     return detach(context, `install ${spec}`, AppService.method.installApp, request);
@@ -148,11 +148,13 @@ async function install(context: CommandContext, spec: string, options: InstallOp
 }
 
 /**
- * Docker compose users install again to apply changes, which would make a second app with empty data.
- * @throws SvcError `already_exists` if the caller has an app from this directory
+ * Asks before a second app is installed from a directory; without a person at a terminal, warns. Docker compose users
+ * install again to apply changes.
+ * @throws SvcError `not_possible` if the user declines
  */
-async function requireNew(context: CommandContext, dir: string): Promise<void> {
-  if (!readsFilesHere(context.host, context.options)) return;
+async function confirmSecond(context: CommandContext, dir: string): Promise<void> {
+  const { host, options } = context;
+  if (!readsFilesHere(host, options)) return;
   const apps = (await listAllApps(context)).filter(
     ({ origin }) => origin?.kind === "directory" && origin.source === "" && origin.url === dir,
   );
@@ -160,10 +162,10 @@ async function requireNew(context: CommandContext, dir: string): Promise<void> {
   const { caller } = await context.call(calls.getStatus, {});
   const same = apps.find(({ owner }) => owner === caller?.uid);
   if (same === undefined) return;
-  throw new SvcError(
-    "already_exists",
-    `${dir} is already installed as ${same.id}; to install a second app, pass --name NAME; to apply changes: svc upgrade ${same.id}`,
-  );
+  const known = `${dir} is already installed as ${same.id}; to apply changes: svc upgrade ${same.id}`;
+  if (options.yes !== true && isInteractive(host)) {
+    if (!(await confirm(host, `${known}\nInstall a second app with its own data?`))) throw nothingChanged();
+  } else if (!context.json) context.note(`warning: ${known}; this installs a second app with its own data`);
 }
 
 /** Names the branch that an app tracks because its tags have no newest version. */
