@@ -163,9 +163,12 @@ async function confirmSecond(context: CommandContext, dir: string): Promise<void
   const same = apps.find(({ owner }) => owner === caller?.uid);
   if (same === undefined) return;
   const known = `${dir} is already installed as ${same.id}; to apply changes: svc upgrade ${same.id}`;
-  if (options.yes !== true && isInteractive(host)) {
-    if (!(await confirm(host, `${known}\nInstall a second app with its own data?`))) throw nothingChanged();
-  } else if (!context.json) context.note(`warning: ${known}; this installs a second app with its own data`);
+  if (options.yes === true || !isInteractive(host)) {
+    if (!context.json) context.note(`warning: ${known}; this installs a second app with its own data`);
+    return;
+  }
+  context.note(known);
+  if (!(await confirm(host, "Install a second app with its own data?"))) throw nothingChanged();
 }
 
 /** Names the branch that an app tracks because its tags have no newest version. */
