@@ -148,6 +148,11 @@ const cases: CommandCase[] = [
   { args: ["logs", "hello", "--tail", "all"], stdout: /^one of 100000 / },
   { args: ["settings", "list", "hello"], stdout: /^KEY/ },
   {
+    args: ["settings", "set", "hello", "port=0.0.0.0:81"],
+    exitCode: 2,
+    stderr: /^svc: port is only the number: port=81; the address is another setting, such as host, or /,
+  },
+  {
     args: ["settings", "set", "port=81", "hello"],
     exitCode: 2,
     stderr: /^svc: name the app first: svc settings set hello port=81\n$/,

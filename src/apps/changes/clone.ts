@@ -40,6 +40,11 @@ export interface ClonerOptions extends AppsContext {
 /** The parts that a clone copies; its logs start empty. */
 const copiedTrees = [appTree.repo, appTree.data, appTree.volumes];
 
+/** The message of the step. @param part of an app's directory */
+function copying(part: string): string {
+  return `Copying ${part === appTree.repo ? "the package" : part}`;
+}
+
 export class Cloner {
   readonly #options: ClonerOptions;
 
@@ -120,7 +125,7 @@ export class Cloner {
         onProgress: (progress) =>
           onProgress?.({
             step: "copy",
-            message: `Copying ${part}`,
+            message: copying(part),
             doneBytes: BigInt(doneBytes + progress.doneBytes),
             ...(progress.totalBytes !== undefined && {
               totalBytes: BigInt(doneBytes + progress.totalBytes),
@@ -146,7 +151,7 @@ export class Cloner {
     let copiedBytes = 0;
     for (const part of copiedTrees) {
       if (!(await from.has(part))) continue;
-      onProgress?.({ step: "copy", message: `Copying ${part}`, doneBytes: BigInt(copiedBytes) });
+      onProgress?.({ step: "copy", message: copying(part), doneBytes: BigInt(copiedBytes) });
       const cwd = { root: from.root, path: part };
       const [packed, abort] = [new PassThrough(), new AbortController()];
       const either = AbortSignal.any([...(signal ? [signal] : []), abort.signal]);

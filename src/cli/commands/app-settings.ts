@@ -92,8 +92,18 @@ async function setSettings(
   const isSecret = (key: string): boolean => propertySchema(settings, key)["writeOnly"] === true;
   const texts = Object.entries(await readAssignments(context, assignments, isSecret));
   const typeOf = (key: string): Json | undefined => propertySchema(settings, key)["type"];
+  for (const [key, text] of texts) if (typeOf(key) === "integer") rejectAddress(key, text);
   const chosen = texts.map(([key, text]): [string, Json] => [key, valueOfText(text, typeOf(key))]);
   return update(context, id, { ...chosenValues(settings), ...Object.fromEntries(chosen) });
+}
+
+/** Docker users type `port=0.0.0.0:8080`. */
+function rejectAddress(key: string, text: string): void {
+  const [, port] = /^[\d.:[\]]+:(\d+)$/.exec(text) ?? [];
+  if (port === undefined) return;
+  throw new UsageError(
+    `${key} is only the number: ${key}=${port}; the address is another setting, such as host, or in the compose file`,
+  );
 }
 
 /** People type `port 8080` for `port=8080`. The command asks for the value of a setting that has none. */

@@ -324,6 +324,8 @@ for (const protocol of streaming) {
     t.true(upgraded?.case === "result" && upgraded.value.to === "v1.1.0");
 
     const clones = await Array.fromAsync(apps.cloneAppStream({ id: "web" }));
+    const copied = clones.map(({ event }) => (event.case === "progress" ? event.value.message : ""));
+    t.true(copied.includes("Copying the package"), copied.join());
     const cloned = clones.at(-1)?.event;
     t.true(cloned?.case === "result" && cloned.value.id === "web-2");
     t.true(clones.some(({ event }) => event.case === "progress" && event.value.step === "copy"));
