@@ -54,6 +54,39 @@ export async function whereText(context: CommandContext, app: Published): Promis
   return app.ports.length === 1 ? ` at ${where}` : ` at ${where}, ports ${portsText(app.ports)}`;
 }
 
+/** The ssh tunnel to a port at which only programs on the remote machine itself connect. */
+interface Tunnel {
+  readonly node: string;
+  /** A line of a shell. */
+  readonly command: string;
+}
+
+/** @returns undefined for daemons that are not behind ssh */
+export async function tunnelTo({ host, options }: CommandContext, port: number): Promise<Tunnel | undefined> {
+  const node = chooseNode(host, options);
+  if (node === undefined) return undefined;
+  const { parseAddress, sshTarget } = await import("./nodes/address.ts");
+  const address = parseAddress(node.address);
+  if (address.kind !== "ssh") return undefined;
+  const forward = ["-L", `${port}:127.0.0.1:${port}`];
+  return { node: node.name, command: `ssh ${sshTarget(address, forward)}` };
+}
+
+/** The address of an app through a tunnel; undefined if the app is reachable without one. */
+export async function tunnelToApp(
+  context: CommandContext,
+  app: Published,
+): Promise<(Tunnel & { readonly url: string }) | undefined> {
+  const [url, port] = [urlAt(thisMachine, app), webPortOf(app.ports)];
+  if (url === undefined || port === undefined) return undefined;
+  const tunnel = await tunnelTo(context, port.port);
+  if (tunnel === undefined) return undefined;
+  const { ports } = await context.call(calls.listAppPorts, { id: app.id });
+  const addresses = webAddresses(app, ports);
+  const isLoopback = addresses.length > 0 && addresses.every((each) => /^(127\.|::1$)/.test(each));
+  return isLoopback ? { ...tunnel, url } : undefined;
+}
+
 const thisMachine = "127.0.0.1";
 
 /** The daemon's host for addresses of its apps: 127.0.0.1 for this machine, else the name of the node's machine. */

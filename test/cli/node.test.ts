@@ -7,10 +7,13 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { parseAddress } from "../../src/cli/nodes/address.ts";
 import { sshArguments, type SshAddress } from "../../src/cli/nodes/ssh-stream.ts";
 import { UsageError } from "../../src/cli/output/failure.ts";
-import { isRoot, needsRoot } from "../support/daemon.ts";
+import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
+import { freePort, writePackage } from "../support/packages.ts";
+import { main } from "../support/svc-main.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { type SvcRun, runSvc } from "./support/run-svc.ts";
 
@@ -110,6 +113,44 @@ test("all nodes are queried in parallel, and those that do not respond are repor
       ["gone", "unavailable"],
       ["silent", "deadline_exceeded"],
     ],
+  );
+});
+
+test("svc open and svc web name the tunnel to what listens only on the remote machine itself", async (t) => {
+  await using home = await makeHome();
+  await using attic = await startDaemon();
+  const [spec, port] = [join(attic.dir, "web"), await freePort()];
+  await writePackage(spec, port);
+  const apps = attic.client(AppService);
+  await apps.installApp({ spec });
+  await apps.startApp({ id: "web" });
+  const ssh = join(home.dir, "ssh");
+  const dial = `"${process.execPath}" "${main}" dial-stdio --socket "${attic.socketPath}"`;
+  await writeFile(ssh, `#!/bin/sh\nexec ${dial}\n`, { mode: 0o755 });
+  await home.run("node add attic ssh://ada@attic.lan:2222");
+  const app = await home.run("-N attic open web", { SVC_SSH: ssh });
+  t.is(app.stdout, `http://127.0.0.1:${port}\n`, app.stderr);
+  t.is(
+    app.stderr,
+    `web listens only on attic itself. First: ssh -p 2222 -L ${port}:127.0.0.1:${port} ada@attic.lan\n`,
+  );
+  const page = await home.run("-N attic web", { SVC_SSH: ssh });
+  t.regex(
+    page.stderr,
+    /^The page listens only on attic itself. First: ssh -p 2222 -L (\d+):127.0.0.1:\1 ada@/,
+  );
+  await apps.removeApp({ id: "web" });
+});
+
+test("an unknown host key names the command that shows and accepts it", async (t) => {
+  await using home = await makeHome();
+  const ssh = join(home.dir, "ssh");
+  await writeFile(ssh, "#!/bin/sh\necho Host key verification failed. >&2\nexit 255\n", { mode: 0o755 });
+  const run = await home.run("-H ssh://ada@attic:2222 ls", { SVC_SSH: ssh });
+  t.is(run.exitCode, 6);
+  t.is(
+    run.stderr,
+    "svc: ssh cannot reach attic: Host key verification failed; check and accept its key once with: ssh -p 2222 ada@attic\n",
   );
 });
 

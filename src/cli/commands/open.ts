@@ -1,7 +1,7 @@
 /** `svc open`: opens an app, or the web page, in a browser. */
 import type { Command } from "commander";
 import { portsText } from "../output/app-table.ts";
-import { urlOf } from "../app-url.ts";
+import { tunnelToApp, urlOf } from "../app-url.ts";
 import { calls } from "../client/calls.ts";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
@@ -32,11 +32,14 @@ async function open(
 ): Promise<void> {
   if (id === undefined) return openWebPage(context, { open: !print });
   const app = await context.call(calls.getApp, { id });
-  const url = await urlOf(context, app);
+  const tunnel = await tunnelToApp(context, app);
+  const url = tunnel?.url ?? (await urlOf(context, app));
   if (url === undefined) throw noAddress(app);
   if (context.json) return context.printJson({ id: app.id, url });
   await context.print(`${escapeCell(url)}\n`);
-  if (print) return;
+  if (tunnel !== undefined)
+    context.note(`${app.id} listens only on ${tunnel.node} itself. First: ${tunnel.command}`);
+  if (print || tunnel !== undefined) return;
   const { openInBrowser } = await import("../open-in-browser.ts");
   await openInBrowser(context.host, url);
 }

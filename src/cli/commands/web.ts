@@ -1,5 +1,6 @@
 /** `svc web`: opens the daemon's web page, signed in as the calling user. */
 import { Option, type Command } from "commander";
+import { tunnelTo } from "../app-url.ts";
 import type { CommandContext } from "../context.ts";
 import { parseDuration } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -52,8 +53,12 @@ export async function openWebPage(
   if (context.json) return context.printJson(grant);
   const address = `${grant.page}#code=${grant.code}`;
   await context.print(`${escapeCell(address)}\n`);
+  const port = Number(URL.parse(grant.page)?.port);
+  const tunnel = port > 0 ? await tunnelTo(context, port) : undefined;
+  if (tunnel !== undefined)
+    context.note(`The page listens only on ${tunnel.node} itself. First: ${tunnel.command}`);
   context.note("Open the address within 30 seconds. It works once, and the page then has your permissions.");
-  if (!mayOpen) return;
+  if (!mayOpen || tunnel !== undefined) return;
   const { openInBrowser } = await import("../open-in-browser.ts");
   await openInBrowser(context.host, address);
 }

@@ -69,6 +69,15 @@ export function parseAddress(text: string): NodeAddress {
   };
 }
 
+/** The arguments of ssh for a person: `-p 2222 ada@attic`. */
+export function sshTarget(
+  { user, host, port }: Extract<NodeAddress, { kind: "ssh" }>,
+  options: readonly string[] = [],
+): string {
+  const target = user === undefined ? host : `${user}@${host}`;
+  return [...(port === undefined ? [] : ["-p", String(port)]), ...options, target].join(" ");
+}
+
 /** People type `user@host`, as ssh does. Other text may contain a password, and is not repeated. */
 function notAnAddress(text: string): UsageError {
   const [, user, host = ""] = /^(?:([^@:/]+)@)?([^@:/]+)$/.exec(text) ?? [];

@@ -6,7 +6,7 @@ import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { Duplex, type Readable, type Writable } from "node:stream";
 import { setTimeout } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
-import type { NodeAddress } from "./address.ts";
+import { sshTarget, type NodeAddress } from "./address.ts";
 import { connectTimeoutMs, type RemoteStream } from "./remote-stream.ts";
 
 export type SshAddress = Extract<NodeAddress, { kind: "ssh" }>;
@@ -46,20 +46,24 @@ export function openSsh(address: SshAddress, { command, options }: SshOptions): 
     stdio: ["pipe", "pipe", "pipe"],
     detached: true,
   });
-  return new SshStream(address.host, program, child);
+  return new SshStream(address, program, child);
 }
 
 class SshStream implements RemoteStream {
   readonly duplex: Duplex;
-  readonly #host: string;
+  readonly #address: SshAddress;
   readonly #program: string;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   readonly #closed: Promise<void>;
   #errorOutput: Buffer = Buffer.alloc(0);
   #startFailure: Error | undefined;
 
-  constructor(host: string, program: string, child: ChildProcessByStdio<Writable, Readable, Readable>) {
-    this.#host = host;
+  constructor(
+    address: SshAddress,
+    program: string,
+    child: ChildProcessByStdio<Writable, Readable, Readable>,
+  ) {
+    this.#address = address;
     this.#program = program;
     this.#child = child;
     this.#closed = new Promise((resolve) => {
@@ -81,7 +85,7 @@ class SshStream implements RemoteStream {
   }
 
   #sentence(cause: unknown): string {
-    const [host, code] = [this.#host, this.#child.exitCode];
+    const [{ host }, code] = [this.#address, this.#child.exitCode];
     if (this.#startFailure !== undefined) {
       return `${this.#program} cannot be run to reach ${host}: install an ssh client, or set SVC_SSH`;
     }
@@ -89,7 +93,13 @@ class SshStream implements RemoteStream {
     if (code === 127 || code === 126) {
       return `svc was not found on ${host}: install it there, in the PATH of non-interactive shells (${words})`;
     }
-    if (code === 255) return `ssh cannot reach ${host}: ${words === "" ? "no error message" : words}`;
+    if (code === 255) {
+      const next = words.includes("Host key verification failed")
+        ? `; check and accept its key once with: ssh ${sshTarget(this.#address)}`
+        : "";
+      const reason = words === "" ? "no error message" : words;
+      return `ssh cannot reach ${host}: ${next === "" ? reason : reason.replace(/\.$/, "")}${next}`;
+    }
     if ((cause as NodeJS.ErrnoException | undefined)?.code === "ERR_HTTP2_ERROR") {
       return `the response from ${host} is not from svc: check whether a shell start-up file there prints something`;
     }
