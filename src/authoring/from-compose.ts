@@ -122,8 +122,9 @@ function portsOf(
 ): { ports: PortDocument[]; fixed: Record<string, SettingDocument> } {
   const taken = new Set<string>();
   const found = foundPorts(resolved, documents, values, (service, { published, target }) => {
-    const which =
-      published === "" ? `port ${target} at any free port` : `port ${target} at one of ${published}`;
+    // 0 lets the engine choose, too.
+    const isAny = published === "" || published === "0";
+    const which = isAny ? `port ${target} at any free port` : `port ${target} at one of ${published}`;
     notes.push(`service "${service}" publishes ${which}; to choose it, write \${PORT:-8080}:${target}`);
   });
   if (found.length > maxPorts)

@@ -345,6 +345,11 @@ const cases: readonly Case[] = [
     classicError: /'include' .*; docker-compose 1\.29 does not support it: .*install compose 2$/,
   },
   {
+    name: "the port 0, for which the engine chooses",
+    files: { "compose.yaml": app('ports: ["0:80"]') },
+    notes: /^service "app" publishes port 80 at any free port; .*$/,
+  },
+  {
     name: "volumes that mount directories of the package",
     files: {
       "compose.yaml": app(

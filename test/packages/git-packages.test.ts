@@ -153,6 +153,15 @@ test("over http: a missing version is named", async (t) => {
   await fails(t, taken, "not_found", /v1\.2\.0 is a tag, so use --version v1\.2\.0 or .*#v1\.2\.0$/);
   const atTag = resolver.resolve({ spec: `${server.url}/none@v1.0.0` }, selfUid);
   await fails(t, atTag, "failed_precondition", /; for a tag or a branch: .*\/none#v1\.0\.0$/);
+  for (const [address, meant] of [
+    ["none/tree/main/apps/web", "none#main:apps/web"],
+    ["group/none/-/tree/v1.0/web/", "group/none#v1.0:web"],
+    ["me/none/src/branch/main", "me/none#main"],
+  ] as const) {
+    const inBrowser = resolver.resolve({ spec: `${server.url}/${address}` }, selfUid);
+    const message = `; for this directory of the repository: ${server.url}/${meant}`;
+    await fails(t, inBrowser, "failed_precondition", new RegExp(`${message}$`));
+  }
   const gone = resolver.resolve({ spec: `${server.url}/none.git` }, selfUid);
   await fails(t, gone, "failed_precondition", /there is no git repository at/);
   const nobodyThere = resolver.resolve({ spec: "http://127.0.0.1:1/a.git" }, selfUid);

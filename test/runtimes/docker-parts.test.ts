@@ -266,6 +266,13 @@ test("compose's failure is reported with the engine's error", (t) => {
     ],
     [engine, "Container a-db-1  Started", `Error response from daemon: ${engine}`],
     ["dependency failed to start", "Container a  Error", "dependency failed to start"],
+    [
+      "app hook exited with status 1",
+      "Container a-db-1  Error",
+      "app hook exited with status 1",
+      "Container b  Started",
+    ],
+    ["Container a-db-1  Error", "Container a-db-1  Error", "Container b  Started"],
     ["no such device", "no such device", "ERROR: Encountered errors while bringing up the project."],
     ["compose failed"],
   ];

@@ -57,7 +57,7 @@ export function gitFailure(
     )
   ) {
     return fail(
-      `${name} requires other credentials than yours, or does not exist; add credentials with: svc credential add`,
+      `${name} requires other credentials than yours, or does not exist${adviceOnRef(name) || "; add credentials with: svc credential add"}`,
     );
   }
   if (
@@ -88,8 +88,14 @@ export function gitFailure(
   return new SvcError(unreachable.test(text) ? "unavailable" : "git_failed", message, { cause });
 }
 
-/** For a URL with the `@tag` of a package ID. */
+/** Address of a directory in a browser: of GitHub, GitLab, Gitea and Forgejo. */
+const browsed = /^(https?:\/\/.+?)(?:\/-)?\/(?:tree|src\/(?:branch|tag))\/([^/]+)(?:\/(.+?))?\/?$/;
+
+/** For a URL with the `@tag` of a package ID, and for the address of a directory in a browser. */
 function adviceOnRef(url: string): string {
+  const [, shown, branch, directory] = browsed.exec(url) ?? [];
+  if (shown !== undefined)
+    return `; for this directory of the repository: ${shown}#${branch}${directory === undefined ? "" : `:${directory}`}`;
   const [, repository, ref] = /^(.*\/[^/@]+)@([^/@]+)$/.exec(url) ?? [];
   return repository === undefined ? "" : `; for a tag or a branch: ${repository}#${ref}`;
 }

@@ -6,14 +6,23 @@ import { serviceKeys } from "./service-claims.ts";
 /** Lines of output to consider. */
 const maxLines = 20;
 
+/** A line that reports the state of one part, such as `Container a-db-1  Error`. */
+const progress = /^(?:Container|Network|Volume|Image) \S+ +\w+$|^ERROR: Encountered errors/;
+
 /** Why compose failed, in the engine's words if the engine rejected the request. */
 export function reasonOf(lines: readonly string[]): string {
-  const telling = lines.filter((line) => !/^ERROR: Encountered errors/.test(line));
+  const telling = lines.filter((line) => !progress.test(line));
   const reported = telling
     .map((line) => /(?:Error response from daemon: |^ERROR: for \S+ +)(.+)$/.exec(line)?.[1])
     .findLast((words) => words !== undefined);
   const likely = telling.findLast((line) => /error|cannot|failed|denied|invalid/i.test(line));
-  return reported ?? likely ?? telling.at(-1) ?? "compose failed";
+  return (
+    reported ??
+    likely ??
+    telling.at(-1) ??
+    lines.findLast((line) => line.endsWith(" Error")) ??
+    "compose failed"
+  );
 }
 
 /**
