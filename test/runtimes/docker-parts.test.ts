@@ -6,6 +6,8 @@ import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import fc from "fast-check";
 import type { ContainerRecord } from "../../src/engine/container-record.ts";
+import { EngineRejection } from "../../src/engine/engine-errors.ts";
+import type { DockerEngine } from "../../src/engine/engine.ts";
 import { SvcError } from "../../src/errors.ts";
 import { StepLines } from "../../src/runtimes/docker/buildkit/progress.ts";
 import { configFailure, reasonOf } from "../../src/runtimes/compose/compose-failure.ts";
@@ -23,6 +25,7 @@ import {
 } from "../../src/runtimes/containers/container-mode.ts";
 import { awaitedIn, statusOf } from "../../src/runtimes/containers/container-status.ts";
 import { ObservedContainers } from "../../src/runtimes/containers/observed-containers.ts";
+import { pullImage } from "../../src/runtimes/docker/image-pull.ts";
 import { withTag } from "../../src/runtimes/docker/image-names.ts";
 import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
 import { chooseEntries } from "../../src/packages/build-context/chosen-entries.ts";
@@ -253,6 +256,19 @@ test("an http health check requests the app's own port and path in any runtime",
   const exec = { probe: { kind: "exec" as const, argv: ["true"] }, ...timing };
   t.is(portHealth({ ...app, manifest: { ...app.manifest, health: exec, ports } }), undefined);
 });
+
+for (const [words, remedy] of [
+  ["no basic auth credentials", "; check the name, or add a login with: svc credential add --kind registry"],
+  ["manifest unknown", ""],
+] as const) {
+  test(`a failed pull says whether a login may help: ${words}`, async (t) => {
+    const cause = new EngineRejection(500, words);
+    const rejection = new SvcError("source_failed", "pull failed", { cause });
+    const engine = { operate: () => Promise.reject(rejection) } as unknown as DockerEngine;
+    const error = await t.throwsAsync(pullImage(engine, "registry.example/team/app:1", {}));
+    t.is(error.message, `registry.example/team/app:1 cannot be pulled: ${words}${remedy}`);
+  });
+}
 
 test("compose's failure is reported with the engine's error", (t) => {
   const engine = "driver failed: Bind for 0.0.0.0:80 failed: port is already allocated";

@@ -19,6 +19,8 @@ const pullTimeoutMs = 60 * 60_000;
 /** Messages of registries and the engine about an image that is missing or hidden from these credentials. */
 const isAbsent =
   /not found|manifest unknown|name unknown|does not exist|denied|unauthorized|authentication required|no basic auth credentials|forbidden/i;
+/** Those that a login may help with. */
+const needsLogin = /denied|unauthorized|authentication required|no basic auth credentials|forbidden/i;
 const progressIntervalMs = 200;
 
 /**
@@ -81,7 +83,11 @@ function pullFailed(reference: string, error: unknown): unknown {
   const isRefusal = error instanceof SvcError && error.cause instanceof EngineRejection;
   if (!isRefusal || error.reason === "disk_full") return error;
   const words = (error.cause as EngineRejection).message;
-  const message = `${reference} cannot be pulled: ${plainMessage(words)}`;
+  // svc does not use the logins of `docker login`.
+  const remedy = needsLogin.test(words)
+    ? "; check the name, or add a login with: svc credential add --kind registry"
+    : "";
+  const message = `${reference} cannot be pulled: ${plainMessage(words)}${remedy}`;
   return isAbsent.test(words)
     ? notFound("image", reference, message)
     : new SvcError("source_failed", message);
