@@ -165,6 +165,12 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /restore only this path: --paths data; to restore to a new app: --as-new --name data\n/,
   },
+  { args: ["upgrade", "hello", "latest"], exitCode: 2, stderr: /name only the app: svc upgrade hello\n$/ },
+  {
+    args: ["schedule", "add", "daily", "shell", "echo hi"],
+    exitCode: 2,
+    stderr: /; pass the command as --command 'echo hi'\n/,
+  },
   { args: ["upgrade", "all"], exitCode: 2, stderr: /^svc: no app "all"; for every app, pass --all\n/ },
   { args: ["info", "all"], exitCode: 3, stderr: /^svc: no app "all"; for every app: \$\(svc ls -q\)\n$/ },
   { args: ["stauts"], exitCode: 2, stderr: /Did you mean: svc status\n$/ },

@@ -33,6 +33,12 @@ test("files of an app can be written, listed, read, changed and removed as APP:P
   t.true((await readFile(join(here, "back"))).equals(big));
   t.is((await svc("get", "web:data/x/big.txt", join(here, "back"))).exitCode, 2);
   t.is((await svc("get", "web:data/x/big.txt", here)).exitCode, 2, "big.txt exists there");
+  t.is((await svc("get", "web:data/x/none", join(here, "none"))).exitCode, 3);
+  await t.throwsAsync(readFile(join(here, "none")), { code: "ENOENT" }, "a failed copy leaves no file");
+  t.true((await readFile(join(here, "back"))).equals(big), "nor removes one that was there");
+  await writeFile(join(here, "second"), "2");
+  t.regex((await svc("put", join(here, "second"), "web:data/x")).stdout, /^Wrote .*\/data\/x\/second /);
+  t.is((await svc("rm", "web:data/x/second", "--yes")).exitCode, 0);
   await mkdir(join(here, "in"));
   t.regex((await svc("get", "web:data/x/big.txt", join(here, "in"))).stdout, /^Wrote .*\/in\/big\.txt /);
   t.true((await readFile(join(here, "in/big.txt"))).equals(big));

@@ -70,6 +70,8 @@ async function upgrade(
   const versionTyped = others.find((word) => /^v?\d+(?:\.\d+)*$/.test(word));
   if (versionTyped !== undefined)
     throw new UsageError(`for a version: svc upgrade ${first} --version ${versionTyped}`);
+  if (others.includes("latest"))
+    throw new UsageError(`for the newest version, name only the app: svc upgrade ${first}`);
   const apps = new Map(all ? (await appsToUpgrade(context)).map((app) => [app.id, app]) : []);
   const ids = all ? [...apps.keys()] : named;
   if (options.dryRun === true) return showPlan(context, ids, version, options);

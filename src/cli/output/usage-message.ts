@@ -139,6 +139,7 @@ const excess: Readonly<Record<string, ExcessAdvice>> = {
   },
   "schedule add": (words) => {
     const [minute = "", hour = "", id] = words;
+    if (hour === "shell") return `pass the command as --command ${shellWord(words.slice(2).join(" "))}`;
     if (words.length > 2 && minute.includes(" ") && !hour.startsWith("backup"))
       return `to run a command: svc schedule add ${shellWord(minute)} shell --command ${shellWord(words.slice(1).join(" "))}`;
     // The shell replaces an unquoted * by the names of files.

@@ -1,11 +1,12 @@
 /** `svc file cat|get|put`: the content of files. */
-import { createWriteStream, statSync } from "node:fs";
+import { statSync } from "node:fs";
+import { open, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import { runWithAdvice } from "../../output/advice.ts";
 import type { CommandContext } from "../../context.ts";
-import { UsageError } from "../../output/failure.ts";
+import { ifFound, UsageError } from "../../output/failure.ts";
 import { progressLine, receiveBytes, sendBytes } from "../../output/follow-progress.ts";
 import { localError, openLocalFile } from "../../input/local-file.ts";
 import type { RunCommand } from "../../run-command.ts";
@@ -63,18 +64,23 @@ async function get(context: CommandContext, source: string, file: string | undef
   const dir = file === undefined ? "." : isDirectory(file) ? file : undefined;
   const target = dir === undefined ? (file ?? name) : join(dir, name);
   let sizeBytes = 0;
+  const path = dir === undefined ? target : withSpelledName(dir, name);
+  const count = async function* (pieces: AsyncIterable<Uint8Array>) {
+    for await (const bytes of pieces) {
+      sizeBytes += bytes.length;
+      yield bytes;
+    }
+  };
   try {
     using line = progressLine(context, `get ${basename(target)}`);
-    await pipeline(
-      receiveBytes(line, await contentOf(context, source)),
-      async function* (pieces) {
-        for await (const bytes of pieces) {
-          sizeBytes += bytes.length;
-          yield bytes;
-        }
-      },
-      createWriteStream(dir === undefined ? target : withSpelledName(dir, name), { flags: "wx" }),
-    );
+    const content = await contentOf(context, source);
+    const local = await open(path, "wx");
+    try {
+      await pipeline(receiveBytes(line, content), count, local.createWriteStream());
+    } catch (error) {
+      await rm(path, { force: true });
+      throw error;
+    }
   } catch (error) {
     throw localError(error, target);
   }
@@ -100,7 +106,7 @@ async function put(
   { force = false, ifMatch = "", mode = "" }: PutOptions,
 ): Promise<void> {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
-  const path = await resolveTarget(context, target, basename(file));
+  const path = await intoDirectory(context, await resolveTarget(context, target, basename(file)), file);
   const first = { path, overwrite: force, ifMatch, mode };
   const source = await openLocalFile(context.host, file);
   try {
@@ -113,6 +119,13 @@ async function put(
   } finally {
     source.bytes.destroy();
   }
+}
+
+/** Like cp: an existing directory as the target gets the file. */
+async function intoDirectory(context: CommandContext, path: string, file: string): Promise<string> {
+  const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
+  const entry = await ifFound(context.invokeOnce(FileService.method.statPath, [{ path }]));
+  return entry?.type === "directory" ? `${path}/${basename(file)}` : path;
 }
 
 /** The first message has no bytes, so an empty file also sends a message. */
