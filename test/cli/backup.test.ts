@@ -458,7 +458,7 @@ test("the latest archive is one of this node, unless only one other node has the
   t.is(unclear.exitCode, 2);
   t.regex(
     unclear.stderr,
-    /"unclear" has backups of several other nodes \(aaaaaaaa, bbbbbbbb\): pass the name of an archive/,
+    /"unclear" has backups of several other nodes \(aaaaaaaa, bbbbbbbb\); pass the name of an archive instead of "latest", such as \S+\n/,
   );
   const { stdout } = await fake.svc(["ls", "hello"]);
   t.deepEqual(

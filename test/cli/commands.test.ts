@@ -359,6 +359,21 @@ const cases: CommandCase[] = [
     stderr: /^svc: \/[^\n]*\/nowhere does not exist; check the path, or list packages with: svc search\n$/m,
   },
   {
+    args: ["install", "dying"],
+    exitCode: 6,
+    stderr:
+      /\nsvc: install dying was interrupted: the daemon is stopping; see how it ended when the daemon runs again: svc operations ls\n$/,
+  },
+  {
+    args: ["install", "dying", "--name", "second"],
+    exitCode: 6,
+    stderr: /\nsvc: install second was interrupted/,
+  },
+  {
+    args: ["install", "examples/miniflux/compose.yaml", "--dry-run"],
+    stderr: /^(?![^]*install the local path)/,
+  },
+  {
     args: ["install", "broken"],
     exitCode: 5,
     stderr: /\| cc: \\x1b\[31mno such file\nsvc: the build of broken failed/,
@@ -822,6 +837,14 @@ const cases: CommandCase[] = [
       [["restart", "--time", "10", "hello"], "--time; the package sets the time until"],
       [["restart", "hello", "--service", "web"], "--service; services of an app restart together"],
       [["start", "--now", "hello"], "--now; svc start also starts the app at boot"],
+      [
+        ["settings", "set", "hello", "port=1", "--restart"],
+        "--restart; restart the app afterwards: svc restart ID",
+      ],
+      [
+        ["credential", "add", "x", "y", "--username", "u", "--password-stdin"],
+        "--password-stdin; .* --secret-file -",
+      ],
       [["start", "-d", "hello"], "-d; apps always run in the background"],
       [["start", "hello", "--service", "web"], "--service; services of an app start together: svc start ID"],
       [["stop", "hello", "--service", "web"], "--service; services of an app stop together: svc stop ID"],

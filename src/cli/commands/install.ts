@@ -3,7 +3,7 @@ import { Option, type Command } from "commander";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { InstallAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { isIPv6 } from "node:net";
-import { resolve } from "node:path";
+import { basename, resolve } from "node:path";
 import { SvcError, type ReasonPayloads } from "../../errors.ts";
 import { shellWord } from "../../lib/shell-word.ts";
 import { whereText } from "../app-url.ts";
@@ -100,7 +100,8 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .action(runWithAdvice(run, adviceOnSettings)(install));
 }
 
-async function install(context: CommandContext, spec: string, options: InstallOptions): Promise<void> {
+async function install(context: CommandContext, typed: string, options: InstallOptions): Promise<void> {
+  const spec = isComposeFile(context, typed) ? `./${typed}` : typed;
   if (options.detach === true && options.start === true)
     throw new UsageError(
       "--start cannot be used with --detach: start the app when the operation has finished",
@@ -169,6 +170,12 @@ async function confirmSecond(context: CommandContext, dir: string): Promise<void
   }
   context.note(known);
   if (!(await confirm(host, "Install a second app with its own data?"))) throw nothingChanged();
+}
+
+/** A compose file needs no `./`, as in docker compose -f. */
+function isComposeFile({ host, options }: CommandContext, spec: string): boolean {
+  const isFile = /^[^./:@][^:@]*\.ya?ml$/.test(spec) && basename(spec) !== "svc.yaml";
+  return isFile && readsFilesHere(host, options) && exists(resolve(spec));
 }
 
 /** Names the branch that an app tracks because its tags have no newest version. */
@@ -287,7 +294,7 @@ export async function installWithQuestions(context: CommandContext, request: Ins
 
 async function installOnce(context: CommandContext, request: InstallRequest): Promise<App> {
   const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
-  const label = `install ${shortName(request.spec ?? "")}`;
+  const label = `install ${request.name || shortName(request.spec ?? "")}`;
   return followProgress(context, label, AppService.method.installAppStream, request);
 }
 

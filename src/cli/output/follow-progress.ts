@@ -8,6 +8,7 @@ import type { Operation } from "../../../gen/svc/v1/operation_pb.ts";
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import type { LocalFile } from "../input/local-file.ts";
+import { AdvisedError, asSvcError } from "./failure.ts";
 import { ProgressLine, type ProgressStep } from "./progress.ts";
 import type { Method } from "../client/client.ts";
 import type { RestShape } from "../client/rest-shape.ts";
@@ -43,15 +44,32 @@ export async function followProgress<I extends DescMessage, O extends DescMessag
 ): Promise<ResultOf<MessageShape<O>>> {
   using line = progressLine(context, label);
   let last: MessageShape<O> | undefined;
-  for await (const message of events) {
-    const { event } = message as unknown as ProgressEvent;
-    if (event.case === "progress") line.update(progressStep(event.value as Progress));
-    else if (event.case !== undefined) last = message;
+  let hasBegun = false;
+  try {
+    for await (const message of events) {
+      hasBegun = true;
+      const { event } = message as unknown as ProgressEvent;
+      if (event.case === "progress") line.update(progressStep(event.value as Progress));
+      else if (event.case !== undefined) last = message;
+    }
+  } catch (error) {
+    throw hasBegun ? explainStop(error, label) : error;
   }
   if (last === undefined) throw new SvcError("internal", `${label}: the daemon gave no result`);
   const { messageToRest } = await import("../client/rest-json.ts");
   const [result] = Object.values(messageToRest(method.output, last) as Readonly<Record<string, unknown>>);
   return result as ResultOf<MessageShape<O>>;
+}
+
+/** The daemon undoes or continues the work at its next start. Other errors stay unchanged. */
+function explainStop(error: unknown, label: string): unknown {
+  const known = asSvcError(error);
+  if (known?.code !== "unavailable" || !known.message.includes("the daemon is stopping")) return error;
+  const reason = known.message.replace(/; try again(?: in a moment)?/, "");
+  return new AdvisedError(
+    known,
+    `${label} was interrupted: ${reason}; see how it ended when the daemon runs again: svc operations ls`,
+  );
 }
 
 /** The step that a message of the contract reports. */

@@ -86,6 +86,8 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
   },
   restore: restoreOptions,
   "backup restore": restoreOptions,
+  "settings set": { "--restart": "restart the app afterwards: svc restart ID" },
+  "credential add": { "--password-stdin": "read the password from stdin with --secret-file -" },
   upgrade: { "--rollback": "to go back: --version OLD", "--to": "choose the version with --version TAG" },
   web: { "--port": "set the port with [api] listen in the configuration" },
   start: {

@@ -124,6 +124,7 @@ export function fakeApps(
           payload: { url: spec, directory: "" },
         });
       }
+      if (spec === "dying") throw new SvcError("unavailable", "the daemon is stopping; try again");
       if (spec === "broken") {
         throw new SvcError("build_failed", "the build of broken failed", {
           payload: { exitCode: 2, lastLines: ["cc: \x1b[31mno such file"] },

@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import { invalidField, notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
-import { ifFound } from "../../output/failure.ts";
+import { ifFound, UsageError } from "../../output/failure.ts";
 import { readInput } from "../../input/local-file.ts";
 import { calls, type BackupArchive } from "../../client/calls.ts";
 
@@ -120,7 +120,9 @@ async function newestOf(
   backups: readonly BackupArchive[],
 ): Promise<BackupArchive | undefined> {
   const ambiguous = (what: string) =>
-    invalidField("name", `"${appId}" has backups of ${what}: pass the name of an archive`);
+    new UsageError(
+      `"${appId}" has backups of ${what}; pass the name of an archive instead of "latest", such as ${backups[0]?.name ?? ""}`,
+    );
   const all = backups.filter((each) => each.from_this_node);
   const past = all.filter((each) => Date.parse(each.created_at ?? "") <= context.host.now() + maxSkewMs);
   const own = past.length > 0 ? past : all;
