@@ -93,6 +93,8 @@ async function derive(files: PackageFiles, { from, findCompose }: PlanOptions): 
     unusual === undefined
       ? `to start a new package: svc package init ${shellWord(files.root)} --template NAME, where NAME is one of ${templateNames.join(", ")}`
       : `to use ${unusual}: svc install ${shellWord(join(files.root, unusual))}`;
+  if (from !== undefined && /\.(?:zip|tgz|tar(?:\.\w+)?)$/.test(from))
+    throw new SvcError("not_possible", `${from} is an archive; unpack it, and run: svc install ./DIR`);
   throw new SvcError(
     "not_possible",
     from === undefined

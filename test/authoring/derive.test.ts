@@ -385,6 +385,9 @@ test("of several files the one with a start command counts, and another may be n
   });
   t.is((await planManifest(new PackageFiles(dir))).from, "compose.yaml");
   t.is((await planManifest(new PackageFiles(dir), { from: "Dockerfile" })).from, "Dockerfile");
+  await t.throwsAsync(planManifest(new PackageFiles(dir), { from: "app.tar.gz" }), {
+    message: "app.tar.gz is an archive; unpack it, and run: svc install ./DIR",
+  });
   await t.throwsAsync(planManifest(new PackageFiles(dir), { from: "notes.txt" }), {
     message: /supported: .*compose.yaml/,
   });

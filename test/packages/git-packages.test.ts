@@ -162,6 +162,16 @@ test("over http: a missing version is named", async (t) => {
     const message = `; for this directory of the repository: ${server.url}/${meant}`;
     await fails(t, inBrowser, "failed_precondition", new RegExp(`${message}$`));
   }
+  for (const [file, advice] of [
+    ["docker-compose.yml", /; for a compose file, download it, and run: svc install \.\/FILE$/],
+    ["v1.0.tar.gz", /; for an archive, unpack it, and run: svc install \.\/DIR$/],
+  ] as const)
+    await fails(
+      t,
+      resolver.resolve({ spec: `${server.url}/${file}` }, selfUid),
+      "failed_precondition",
+      advice,
+    );
   const gone = resolver.resolve({ spec: `${server.url}/none.git` }, selfUid);
   await fails(t, gone, "failed_precondition", /there is no git repository at/);
   const nobodyThere = resolver.resolve({ spec: "http://127.0.0.1:1/a.git" }, selfUid);

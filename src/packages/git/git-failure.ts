@@ -91,8 +91,11 @@ export function gitFailure(
 /** Address of a directory in a browser: of GitHub, GitLab, Gitea and Forgejo. */
 const browsed = /^(https?:\/\/.+?)(?:\/-)?\/(?:tree|src\/(?:branch|tag))\/([^/]+)(?:\/(.+?))?\/?$/;
 
-/** For a URL with the `@tag` of a package ID, and for the address of a directory in a browser. */
+/** For a URL with the `@tag` of a package ID, of a file, and for the address of a directory in a browser. */
 function adviceOnRef(url: string): string {
+  if (/\.ya?ml$/.test(url)) return "; for a compose file, download it, and run: svc install ./FILE";
+  if (/\.(?:zip|tgz|tar(?:\.\w+)?)$/.test(url))
+    return "; for an archive, unpack it, and run: svc install ./DIR";
   const [, shown, branch, directory] = browsed.exec(url) ?? [];
   if (shown !== undefined)
     return `; for this directory of the repository: ${shown}#${branch}${directory === undefined ? "" : `:${directory}`}`;
