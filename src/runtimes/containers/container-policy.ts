@@ -178,7 +178,7 @@ function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): v
   if (user !== undefined && user !== ownerSpec(owner)) {
     const asWhom = user === "" ? "as the user of its image" : `as "${user}"`;
     throw denied(
-      `${subject} runs ${asWhom}, but it must run as its owner, "${ownerSpec(owner)}"; leave "user" out`,
+      `${subject} runs ${asWhom}, but it must run as its owner; leave "user" out, or set it to "${ownerSpec(owner)}"`,
     );
   }
 }
