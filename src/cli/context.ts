@@ -2,7 +2,7 @@
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
 import { chooseColumns, sortRows } from "./output/choose-columns.ts";
-import { asSvcError, describeFailure, failureJson } from "./output/failure.ts";
+import { DeclinedError, asSvcError, describeFailure, failureJson } from "./output/failure.ts";
 import type { CliHost, OutputStream } from "./host.ts";
 import { localNode } from "./nodes/node-file.ts";
 import { daemonCommand } from "./no-daemon.ts";
@@ -273,6 +273,10 @@ export class CommandContext implements AsyncDisposable {
     }
     for (const line of details) this.note(`  | ${line}`);
     if (message === "") return exitCode;
+    if (error instanceof DeclinedError) {
+      this.note("Nothing was changed.");
+      return exitCode;
+    }
     // Error priority for the journal (sd-daemon(3)).
     const priority = this.host.isJournal === true ? "<3>" : "";
     const prefix = errorPrefix(this.host, this.options.color);

@@ -113,7 +113,7 @@ test("--json prints the REST response", async (t) => {
 
 for (const [answer, exitCode, stderr] of [
   ["y", 0, /Remove these\? \[y\/N\] Removed 1 item/],
-  ["n", 5, /nothing was changed/],
+  ["n", 5, /Nothing was changed\./],
 ] as const) {
   test(`a prune on a terminal shows its plan and accepts the answer "${answer}"`, async (t) => {
     const stdin = Object.assign(new PassThrough(), { isTTY: true });

@@ -131,7 +131,7 @@ terminalTest(`edit reports a failed editor${needsScript}`, async (t) => {
 
 for (const [answer, exitCode, said] of [
   ["y", 0, /Removed echo/],
-  ["", 5, /nothing was changed/],
+  ["", 5, /Nothing was changed\./],
 ] as const) {
   terminalTest(`removal is confirmed: "${answer}"${needsScript}`, async (t) => {
     await using daemon = await startFakeDaemon([], schedules());

@@ -155,7 +155,7 @@ terminalTest(
 
 for (const [answer, exitCode, said] of [
   ["y", 0, /Removed hello and freed/],
-  ["", 5, /nothing was changed/],
+  ["", 5, /Nothing was changed\./],
 ] as const) {
   terminalTest(`removal is confirmed: "${answer}"${needsScript}`, async (t) => {
     await using daemon = await startFakeDaemon(apps);

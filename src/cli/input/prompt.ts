@@ -1,6 +1,6 @@
 /** Questions to a person at a terminal. They go to stderr, so that stdout has only the command's output. */
 import { SvcError } from "../../errors.ts";
-import { UsageError } from "../output/failure.ts";
+import { DeclinedError, UsageError } from "../output/failure.ts";
 import type { CliHost } from "../host.ts";
 import { escapeControls } from "../output/escape.ts";
 import { canceled } from "../client/http.ts";
@@ -85,7 +85,7 @@ export async function confirmRemoval(
 }
 
 export function nothingChanged(): SvcError {
-  return new SvcError("not_possible", "nothing was changed");
+  return new DeclinedError();
 }
 
 /** Asks for a number from 1 to `count` until the input is valid. */

@@ -63,6 +63,14 @@ export class AdvisedError extends SvcError {
   }
 }
 
+/** A person answered a question with no. */
+export class DeclinedError extends SvcError {
+  constructor() {
+    super("not_possible", "nothing was changed");
+    this.name = "DeclinedError";
+  }
+}
+
 /** The error as an SvcError, if it is one. */
 export function asSvcError(error: unknown): SvcError | undefined {
   return error instanceof SvcError ? (error as SvcError) : undefined;
