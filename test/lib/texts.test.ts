@@ -32,13 +32,21 @@ svc ls | cat
 \`\`\`
 `;
 
+test("a terminal shows where a link leads: an address, or the command for a page of the guide", (t) => {
+  const links = "See [updates](how-to/update-svc.md#undo), [Node](https://nodejs.org) or [below](#here).";
+  t.is(
+    renderMarkdown(links, 100, createPaint(false)),
+    "See updates (svc help update-svc), Node (https://nodejs.org) or below.\n",
+  );
+});
+
 test("a terminal shows headings, wrapped text, lists, tables and code", (t) => {
   t.is(
     renderMarkdown(page, 40, createPaint(false)),
     `TITLE OF IT
 
 Words that continue, with bold text, a
-link and code <b>.
+link (svc help other) and code <b>.
 
 • one more
   • deep

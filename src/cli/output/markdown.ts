@@ -70,14 +70,22 @@ const colors = { text: undefined, code: "cyan", bold: "bold", link: "blue" } as 
 function wordsOf(text: string): readonly Word[] {
   const words: { kind: keyof typeof colors; text: string }[][] = [[]];
   for (const { kind, text: spanText, target } of parseInline(text)) {
-    const isAddress = kind === "link" && target !== spanText && /^https?:/.test(target ?? "");
-    const parts = (isAddress ? `${spanText} (${target ?? ""})` : spanText).split(/ +/);
+    const place = placeOf(target);
+    const isHidden = place !== undefined && place !== spanText;
+    const parts = (isHidden ? `${spanText} (${place})` : spanText).split(/ +/);
     for (const [at, part] of parts.entries()) {
       if (at > 0) words.push([]);
       if (part !== "") words.at(-1)?.push({ kind, text: part });
     }
   }
   return words.filter((word) => word.length > 0);
+}
+
+/** Where a link leads: an address, or the command that shows a page of the guide. */
+function placeOf(target = ""): string | undefined {
+  if (/^https?:/.test(target)) return target;
+  const [, topic] = /(?:^|\/)([a-z][\w-]*)\.md(?:#.*)?$/.exec(target) ?? [];
+  return topic === undefined ? undefined : `svc help ${topic}`;
 }
 
 /** Columns as wide as their content; if that is too wide, the widest columns are wrapped. */
