@@ -76,13 +76,17 @@ async function showEvents(
   const isShown = (event: EventMessage): boolean => isSince(event, sinceMs) && (isAll || !isDetail(event));
   if (follow) return followEvents(context, chosen, { after, past: sinceMs !== undefined, isShown });
   const request = { ...chosen, after, past: after === "", untilNow: true };
-  let areNone = true;
+  let [areNone, areNoneShown] = [true, true];
   for await (const event of context.invoke(EventService.method.streamEvents, [request])) {
     areNone &&= event.kind === "begin";
-    if (isShown(event)) await printEvent(context, event);
+    if (!isShown(event)) continue;
+    areNoneShown &&= event.kind === "begin";
+    await printEvent(context, event);
   }
   // A removed app may still have events.
   if (areNone && app !== undefined) await context.call(calls.getApp, { id: app });
+  if (areNoneShown && !context.json)
+    context.note("No such events yet; the daemon stores those of the last hour.");
 }
 
 async function followEvents(

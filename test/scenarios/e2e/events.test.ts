@@ -145,6 +145,12 @@ test("svc events prints the start and the end of operations, and with --verbose 
   t.like(unknown, { exitCode: 3, stdout: "" });
   t.regex(unknown.stderr, /no app "nope"/);
   t.deepEqual(new Set(await kindsOf("--kind", "app.starting")), new Set(["app.starting"]));
+  const none = await runSvc(["events", "--kind", "app.crashed", "--socket", daemon.socketPath]);
+  t.like(none, {
+    exitCode: 0,
+    stdout: "",
+    stderr: "No such events yet; the daemon stores those of the last hour.\n",
+  });
   const json = await runSvc(["events", "--json", "--socket", daemon.socketPath]);
   t.regex(json.stdout, /"app\.starting"/);
 });
