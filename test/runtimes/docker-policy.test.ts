@@ -244,7 +244,7 @@ for (const user of ["", "root", "0:0", "1", "node", `${nobody}`, `${nobody}:0`, 
 rootTest(`a range of ports is checked at both ends${needsRoot}`, async (t) => {
   for (const HostPort of ["0-1023", "1023-9000", "8000-7000", "8000-65536", "x"]) {
     const options = host({ PortBindings: { "80/tcp": [{ HostPort }] } });
-    t.regex(await verdict(options, nobody), /lower ones are for root's own apps/);
+    t.regex(await verdict(options, nobody), /ports below 1024 are for root's own apps/);
   }
 });
 

@@ -155,7 +155,7 @@ function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): v
   const port = hostPorts.find((text) => !isForUsers(text, unprivilegedPortStart));
   if (port !== undefined) {
     throw denied(
-      `${subject} publishes port ${port}; choose one from ${unprivilegedPortStart} to ${maxPort}: lower ones are for root's own apps`,
+      `${subject} publishes port ${port}; ports below ${unprivilegedPortStart} are for root's own apps; choose one from ${unprivilegedPortStart} to ${maxPort}`,
     );
   }
   const subnet = subnets.find((text) => !isWithin(parseSubnet(text), subnetPool));
