@@ -69,7 +69,8 @@ export async function examine({
   const { uid, env } = environment;
   const servedAt = await findDaemon(config.api.socket);
   const listeners = servedAt === undefined ? [] : await readListeners(servedAt);
-  const isOthers = servedAt !== undefined && (await stat(servedAt)).uid !== uid;
+  // A chosen configuration is checked in any case.
+  const isOthers = configFile === undefined && servedAt !== undefined && (await stat(servedAt)).uid !== uid;
   const host: ExaminedHost = { config, uid, env, servedAt, isOthers, listeners };
   const examined = Object.entries(checks).filter(([name]) => !isOthers || checksOfHost.has(name));
   const found = await Promise.all(
