@@ -36,6 +36,8 @@ export class NodeView {
   /** Apps that have changed since the last read; undefined: all. */
   #stale: Set<string> | undefined = new Set();
   #isReading = false;
+  /** Apps that were removed during the current read, whose result may still have them. */
+  readonly #removed = new Set<string>();
   /** Whether the event stream is connected; without it, data may be outdated. */
   #isFollowed = false;
   /** Aborts the calls of the current connection. */
@@ -138,6 +140,7 @@ export class NodeView {
     if (kind === "app.removed" && this.#apps.value !== undefined) {
       this.#apps.value = new Map([...this.#apps.value].filter(([id]) => id !== appId));
       this.#stale?.delete(appId);
+      this.#removed.add(appId);
       return;
     }
     if (kind === "reset" || kind.startsWith("alert.")) this.#stale = undefined;
@@ -156,6 +159,7 @@ export class NodeView {
         const stale = this.#stale;
         if (this.#isOver() || stale?.size === 0) return;
         this.#stale = new Set();
+        this.#removed.clear();
         await (stale === undefined || stale.size > maxSingleReads ? this.#readAll() : this.#readSome(stale));
         if (this.#isFollowed) this.#connection.value = "live";
       }
@@ -190,7 +194,7 @@ export class NodeView {
       this.#api.daemon.getStatus({}, { signal }),
     ]);
     this.#status.value = status;
-    this.#apps.value = apps;
+    this.#show(apps);
   }
 
   async #everyApp(signal: AbortSignal): Promise<Map<string, App>> {
@@ -219,6 +223,10 @@ export class NodeView {
       if (app === undefined) apps.delete(id);
       else apps.set(id, app);
     }
-    this.#apps.value = apps;
+    this.#show(apps);
+  }
+
+  #show(apps: ReadonlyMap<string, App>): void {
+    this.#apps.value = new Map([...apps].filter(([id]) => !this.#removed.has(id)));
   }
 }

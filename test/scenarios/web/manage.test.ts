@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { mkdir, writeFile, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { toBinary } from "@bufbuild/protobuf";
 import type { ExecutionContext } from "ava";
-import { AppService } from "../../../gen/svc/v1/app_pb.ts";
+import { AppSchema, AppService } from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
 import { type Operation, OperationService } from "../../../gen/svc/v1/operation_pb.ts";
 import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
@@ -186,6 +187,39 @@ browserTest(
     );
   },
 );
+
+browserTest(`an app that is removed while it is read does not come back${needsBrowser}`, async (t) => {
+  t.timeout(120_000);
+  const { daemon, browser } = node;
+  const apps = daemon.client(AppService);
+  const install = async (id: string): Promise<void> => {
+    const spec = join(daemon.dir, id);
+    await writePackage(spec, await freePort(), { id, name: id });
+    await apps.installApp({ spec });
+  };
+  await install("gone");
+  const { page } = await openView(browser, daemon, "#/apps");
+  const gone = page.getByText("gone", { exact: true }).first();
+  await gone.waitFor();
+  const [isRead, isRemoved] = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()];
+  const body = Buffer.from(toBinary(AppSchema, await apps.getApp({ id: "gone" })));
+  await page.route("**/svc.v1.AppService/GetApp", async (route) => {
+    isRead.resolve(undefined);
+    await isRemoved.promise;
+    await route.fulfill({ contentType: "application/proto", body });
+  });
+  await apps.updateAppSettings({ id: "gone", values: { greeting: "Moin" } });
+  await isRead.promise;
+  await apps.removeApp({ id: "gone" });
+  await gone.waitFor({ state: "detached" });
+  isRemoved.resolve(undefined);
+  await page.unrouteAll({ behavior: "wait" });
+  // The page shows the next change after the late response.
+  await install("later");
+  await page.getByText("later", { exact: true }).first().waitFor();
+  t.is(await gone.count(), 0);
+  await apps.removeApp({ id: "later" });
+});
 
 browserTest(
   `alerts appear as they occur, and an operation in progress is canceled${needsBrowser}`,
