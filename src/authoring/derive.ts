@@ -3,6 +3,7 @@ import { basename, join } from "node:path";
 import { Document, isScalar, visit } from "yaml";
 import { SvcError } from "../errors.ts";
 import { shellWord } from "../lib/shell-word.ts";
+import { isArchiveFile } from "../lib/archive-file.ts";
 import type { ManifestDocument } from "../../gen/manifest-document.ts";
 import { composeFileNames } from "../runtimes/compose/project-files.ts";
 import { listedFiles } from "./compose-model.ts";
@@ -93,7 +94,7 @@ async function derive(files: PackageFiles, { from, findCompose }: PlanOptions): 
     unusual === undefined
       ? `to start a new package: svc package init ${shellWord(files.root)} --template NAME, where NAME is one of ${templateNames.join(", ")}`
       : `to use ${unusual}: svc install ${shellWord(join(files.root, unusual))}`;
-  if (from !== undefined && /\.(?:zip|tgz|tar(?:\.\w+)?)$/.test(from))
+  if (from !== undefined && isArchiveFile(from))
     throw new SvcError("not_possible", `${from} is an archive; unpack it, and run: svc install ./DIR`);
   throw new SvcError(
     "not_possible",

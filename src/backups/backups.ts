@@ -272,8 +272,8 @@ export class Backups {
   }
 
   /**
-   * The newest archive of an app on each of these storages; empty: all storages. Archives of other nodes count only
-   * on storages without archives of this node, and those of an earlier app with the same ID never.
+   * The newest archive of an app on each given storage, or on every storage if none is given. On a storage with
+   * archives of this node, those of other nodes do not count. Archives of an earlier app with the same ID never count.
    */
   async newest(
     appId: string,
@@ -285,10 +285,10 @@ export class Backups {
     const lists = await Promise.all(names.map((storage) => this.list({ ...page, storage }, caller)));
     const app = await this.#options.finder.find(appId, caller);
     const all = lists.flatMap(({ archives }) => archives).filter(({ ownerUid }) => ownerUid === app.ownerUid);
-    // Newest first.
     const nowMs = this.#options.now();
-    // The clock was ahead while the others were made.
+    // An archive from the future was made while the clock was ahead.
     const isOwn = (each: ListedArchive): number => Number(each.isOfThisNode && each.createdAtMs <= nowMs);
+    // Otherwise the newest stay first.
     const ownFirst = all.toSorted((a, b) => isOwn(b) - isOwn(a));
     const archives = ownFirst.filter(
       (each, at) => ownFirst.findIndex(({ storage }) => storage === each.storage) === at,

@@ -3,7 +3,7 @@ import { advised, type Advice } from "./output/advice.ts";
 import type { CommandContext } from "./context.ts";
 import { ifFound, ReportedError, UsageError } from "./output/failure.ts";
 import { calls, type App } from "./client/calls.ts";
-import { pagesOf } from "./pages.ts";
+import { listAllApps } from "./pages.ts";
 
 export interface NamedWork<Result> {
   /** Resolves with undefined if everything is already printed. */
@@ -86,8 +86,7 @@ export async function chosenIds(
 ): Promise<readonly string[]> {
   await requireChoice(context, named, options);
   if (options.all !== true) return named;
-  const found: App[] = [];
-  for await (const { apps } of pagesOf(context, calls.listApps, {})) found.push(...apps);
+  const found = await listAllApps(context);
   const meant = found.filter(isMeant);
   if (meant.length === 0 && !context.json)
     context.note(found.length === 0 ? "No apps are installed." : "All apps are stopped.");

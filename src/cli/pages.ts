@@ -1,5 +1,5 @@
 import type { CommandContext } from "./context.ts";
-import type { UnaryCall } from "./client/calls.ts";
+import { calls, type App, type UnaryCall } from "./client/calls.ts";
 
 /** Every page of a listing, each requested when needed. */
 export async function* pagesOf<Request extends object, Page extends { readonly next_page_token?: string }>(
@@ -15,4 +15,11 @@ export async function* pagesOf<Request extends object, Page extends { readonly n
     // An older daemon without pages returns the whole listing at once.
     pageToken = page.next_page_token ?? "";
   } while (pageToken !== "");
+}
+
+/** The apps of every page of the listing. */
+export async function listAllApps(context: CommandContext): Promise<readonly App[]> {
+  const apps: App[] = [];
+  for await (const page of pagesOf(context, calls.listApps, {})) apps.push(...page.apps);
+  return apps;
 }

@@ -57,7 +57,7 @@ const checksOfHost: ReadonlySet<string> = new Set(["node", "git", "cgroups", "cl
 export const checkNames: readonly string[] = ["configuration", ...Object.keys(checks)];
 
 /**
- * Without a valid configuration, the other checks use the defaults. Of another user's daemon, only the host is checked.
+ * Without a valid configuration, the other checks use the defaults. If another user's daemon responds, only the host is checked.
  */
 export async function examine({
   configFile,

@@ -439,7 +439,7 @@ test("a template prints a line per archive", async (t) => {
   t.is((await fake.svc(["ls", "--format", "{{.name}}"])).stdout, `${newest}\n`);
 });
 
-test("the latest archive is not one of the future, unless there is no other", async (t) => {
+test("latest skips archives from the future if there are others", async (t) => {
   await using fake = await startFake();
   await fake.svc(["restore", "skewed", "latest", "--stop", "--yes"]);
   t.deepEqual(fake.archives, [name]);

@@ -50,8 +50,8 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
       `\nKinds:\n  ${EventKinds.join(", ")
         .replace(/(.{1,90})(, |$)/g, "$1$2\n  ")
         .trimEnd()}\n` +
-        "\nAn app.* or operation.* event is about an app; operation.started and operation.finished are about an operation of svc operations.\n" +
-        "reset means that some earlier events may be missing.\n" +
+        "\noperation.started and operation.finished are about an operation that svc operations lists. The other kinds of app\n" +
+        "and operation are about an app. reset means that some earlier events may be missing.\n" +
         "\nExamples:\n  svc events\n  svc events --since 10m\n  svc events hello --follow --verbose\n  svc events -f --kind app.crashed --kind backup.failed\n",
     )
     .action(run(showEvents));

@@ -7,7 +7,7 @@ import { basename, resolve } from "node:path";
 import { SvcError, type ReasonPayloads } from "../../errors.ts";
 import { shellWord } from "../../lib/shell-word.ts";
 import { whereText } from "../app-url.ts";
-import { listAllApps } from "./ls.ts";
+import { listAllApps } from "../pages.ts";
 import { absoluteIfPath } from "../input/absolute-path.ts";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../input/accept-license.ts";
 import { runWithAdvice } from "../output/advice.ts";

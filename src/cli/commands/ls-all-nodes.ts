@@ -8,7 +8,7 @@ import { appColumns } from "../output/app-table.ts";
 import type { Column } from "../output/table.ts";
 import { chooseRoute } from "../client/routing.ts";
 import type { App } from "../client/calls.ts";
-import { listAllApps } from "./ls.ts";
+import { listAllApps } from "../pages.ts";
 
 /** Seconds for each node, without `--timeout`. */
 const defaultTimeoutSecs = 10;

@@ -3,8 +3,8 @@ import { Option, type Command } from "commander";
 import type { RunCommand } from "../run-command.ts";
 import { machineOf } from "../app-url.ts";
 import { appColumns, statusOf } from "../output/app-table.ts";
-import { pagesOf } from "../pages.ts";
-import { calls, type App } from "../client/calls.ts";
+import { listAllApps } from "../pages.ts";
+import type { App } from "../client/calls.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../output/failure.ts";
 import { watchable, watchOption } from "../output/watched.ts";
@@ -90,11 +90,4 @@ async function showApps(context: CommandContext, options: ListOptions = {}): Pro
   }
   const outdated = apps.filter((app) => app.available_version !== undefined).map(({ id }) => id);
   if (outdated.length > 0) context.note(`Updates are available for ${outdated.join(", ")}: svc outdated`);
-}
-
-/** All pages of the listing. */
-export async function listAllApps(context: CommandContext): Promise<readonly App[]> {
-  const apps: App[] = [];
-  for await (const page of pagesOf(context, calls.listApps, {})) apps.push(...page.apps);
-  return apps;
 }

@@ -4,13 +4,13 @@ import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import type { Field } from "../output/table.ts";
 import { formatAge } from "../output/units.ts";
-import { statusOf } from "../output/app-table.ts";
+import { failureStates, statusOf } from "../output/app-table.ts";
 import { calls, type App, type Listeners, type Schedule, type Status } from "../client/calls.ts";
 import { failedJobs, lastOutputCommand } from "../output/schedule-table.ts";
 import { listAllJobs } from "./schedule/jobs.ts";
 import { watchable, watchOption } from "../output/watched.ts";
 import { showInfo } from "./app-info.ts";
-import { listAllApps } from "./ls.ts";
+import { listAllApps } from "../pages.ts";
 
 export function addStatusCommand(parent: Command, run: RunCommand): void {
   parent
@@ -96,8 +96,6 @@ function mayHaveFailing(apps: Status["apps"]): boolean {
 function isFailing(app: App): boolean {
   return failureStates.has(statusOf(app)) || app.state_reason.startsWith("BACKOFF");
 }
-
-const failureStates: ReadonlySet<string> = new Set(["FAILED", "CRASHED", "UNHEALTHY"]);
 
 /** Number of apps that are named. */
 const namedApps = 5;

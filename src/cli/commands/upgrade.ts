@@ -10,7 +10,7 @@ import { followProgress } from "../output/follow-progress.ts";
 import type { RunCommand } from "../run-command.ts";
 import { isUp, stateText } from "../output/app-table.ts";
 import { calls, type App } from "../client/calls.ts";
-import { listAllApps } from "./ls.ts";
+import { listAllApps } from "../pages.ts";
 
 interface UpgradeOptions extends AcceptOptions, DetachOption {
   readonly all?: boolean;

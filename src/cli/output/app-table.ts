@@ -7,14 +7,13 @@ import type { Column } from "./table.ts";
 import { urlAt } from "./web-address.ts";
 import { formatAge, formatDuration } from "./units.ts";
 
+export const failureStates: ReadonlySet<string> = new Set(["FAILED", "CRASHED", "UNHEALTHY"]);
+
 export function stateColor(state: string): Color | undefined {
+  if (failureStates.has(state)) return "red";
   switch (state) {
     case "RUNNING":
       return "green";
-    case "FAILED":
-    case "CRASHED":
-    case "UNHEALTHY":
-      return "red";
     case "STOPPED":
       return "dim";
     default:

@@ -1,5 +1,6 @@
 /** Converts git's errors to errors with a remedy. */
 import { SvcError } from "../../errors.ts";
+import { isArchiveFile } from "../../lib/archive-file.ts";
 import { redactUrls } from "./git-url.ts";
 import { settingFor } from "./insecure-hosts.ts";
 
@@ -94,8 +95,7 @@ const browsed = /^(https?:\/\/.+?)(?:\/-)?\/(?:tree|src\/(?:branch|tag))\/([^/]+
 /** For a URL with the `@tag` of a package ID, of a file, and for the address of a directory in a browser. */
 function adviceOnRef(url: string): string {
   if (/\.ya?ml$/.test(url)) return "; for a compose file, download it, and run: svc install ./FILE";
-  if (/\.(?:zip|tgz|tar(?:\.\w+)?)$/.test(url))
-    return "; for an archive, unpack it, and run: svc install ./DIR";
+  if (isArchiveFile(url)) return "; for an archive, unpack it, and run: svc install ./DIR";
   const [, shown, branch, directory] = browsed.exec(url) ?? [];
   if (shown !== undefined)
     return `; for this directory of the repository: ${shown}#${branch}${directory === undefined ? "" : `:${directory}`}`;

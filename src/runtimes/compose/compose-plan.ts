@@ -145,7 +145,12 @@ export class ComposePlanner {
     const { reads, readYaml, choice, resolveTexts } = await this.#open(app, ended);
     const checkout = checkoutOf(app);
     const sources = await checkComposeSources(
-      ...([reads, app.directory, checkout, choice.files, readYaml, resolveTexts] as const),
+      reads,
+      app.directory,
+      checkout,
+      choice.files,
+      readYaml,
+      resolveTexts,
     );
     const inputs = { section, choice, sources, reads, readYaml };
     const isClassic = await this.#options.command.isClassic();

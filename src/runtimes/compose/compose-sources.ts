@@ -40,7 +40,7 @@ export interface ComposeSources {
 
 /** Paths are relative to the app's directory. */
 export interface IncludedEnvironment {
-  /** Its `.env` is read if there are no files. */
+  /** Its `.env` is read if `files` is empty. */
   readonly directory: string;
   readonly files: readonly string[];
 }
